@@ -1,0 +1,41 @@
+"""tilebench: a workbench for GPU kernels that lives in a notebook.
+
+`import tilebench` needs NumPy alone; names below are resolved on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "jit": "tilebench.kernel.decorator",
+    "compile": "tilebench.kernel.decorator",
+    "autotune": "tilebench.kernel.tune",
+    "Kernel": "tilebench.kernel.compiled",
+    "emulate": "tilebench.kernel.emulate",
+    "show": "tilebench.notebook.display",
+    "TileError": "tilebench.errors",
+    "PassConfigKey": "tilebench.kernel.options",
+    "load_ipython_extension": "tilebench.notebook.load",
+    "unload_ipython_extension": "tilebench.notebook.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    try:
+        return importlib.import_module(f"tilebench.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"tilebench.{name}":
+            raise
+        raise AttributeError(f"module 'tilebench' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -1,0 +1,71 @@
+"""What every back end gives: an `Executable` built from a stage, and the arguments that it is launched with.
+
+| target | takes      | module                     | argument form                              |
+|--------|------------|----------------------------|--------------------------------------------|
+| interp | Typed      | backends.interp            | array: NumPy, storage form, strided view   |
+| emu    | Lowered    | backends.emulator          | array: NumPy, storage form                 |
+| cpu    | Typed      | backends.cpu               | pointer: host address                      |
+| cuda   | Lowered    | backends.cuda              | pointer: device address                    |
+
+Each module has `build(stage, target) -> Executable`; heavy imports happen inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from tilebench.ir.expr import Var
+from tilebench.report import CodeText
+from tilebench.targets import Target
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """One tensor of a call, checked against its parameter. strides in elements.
+
+    pointer: address on the target's device (0 for an empty tensor); array: the same memory as NumPy in storage form,
+    for targets that run in NumPy (None on a GPU).
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    array: np.ndarray | None = None
+
+
+Argument = TensorArgument | int | float | bool
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build made. code: the texts it went through; registers and spill_bytes from the compiler's log, None if there is none."""
+
+    target: Target
+    code: tuple[CodeText, ...] = ()
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int = 0
+    log: str = ""
+    binary: bytes = b""
+    entry: str = ""
+    milliseconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    cached: bool = False
+
+
+class Executable(Protocol):
+    """A built kernel, ready to launch."""
+
+    built: Built
+
+    def launch(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0
+    ) -> None:
+        """Run it: arguments in the order of Kernel.params; symbols: values of the dynamic extents; grid in blocks.
+
+        Returns when the work is queued (cuda) or done (others). Raises LaunchError.
+        """
+        ...

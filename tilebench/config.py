@@ -1,0 +1,61 @@
+"""The configuration, and the one reader of os.environ."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Config:
+    """target: default of `target=` ('auto' picks the GPU when there is one); cache_dir: the store of built kernels
+    (None: memory only); static: still images instead of widgets; threads: CPU threads (0: one a core); traceback: show
+    Python stacks; verbose: say what is compiled.
+    """
+
+    target: str = "auto"
+    cache_dir: Path | None = None
+    static: bool = False
+    threads: int = 0
+    traceback: bool = False
+    verbose: bool = False
+
+
+def _from_environment() -> Config:
+    env = os.environ
+    cache = env.get("TILEBENCH_CACHE_DIR")
+    if cache is None:
+        base = env.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        cache = os.path.join(base, "tilebench")
+    off = env.get("TILEBENCH_DISABLE_CACHE", "") in ("1", "true") or cache == ""
+    return Config(
+        target=env.get("TILEBENCH_TARGET", "auto"),
+        cache_dir=None if off else Path(cache),
+        static=env.get("TILEBENCH_STATIC", "") in ("1", "true"),
+        threads=int(env.get("TILEBENCH_THREADS", "0") or 0),
+        traceback=env.get("TILEBENCH_TRACEBACK", "") in ("1", "true"),
+        verbose=env.get("TILEBENCH_VERBOSE", "") in ("1", "true"),
+    )
+
+
+_override: ContextVar[Config | None] = ContextVar("tilebench_config", default=None)
+
+
+def current() -> Config:
+    """The configuration in force: `using`'s, else the environment's."""
+    return _override.get() or _from_environment()
+
+
+@contextmanager
+def using(**changes: object) -> Iterator[Config]:
+    """`with using(target='cpu'):` changes fields of the configuration inside the block."""
+    fresh = replace(current(), **changes)  # type: ignore[arg-type]
+    token = _override.set(fresh)
+    try:
+        yield fresh
+    finally:
+        _override.reset(token)

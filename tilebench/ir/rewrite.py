@@ -1,0 +1,165 @@
+"""The only traversal of both IRs: children, walk, rebuild, substitute. Works on every node by its dataclass fields."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from tilebench.ir.expr import Binary, Call, Cast, Expr, Load, Select, Unary, Var, binary, select, unary
+from tilebench.ir.expr import cast as cast_expr
+from tilebench.ir.tile import Buffer, Region, Seq, Stmt
+
+Node = Expr | Stmt | Region
+N = TypeVar("N", Expr, Stmt, Region)
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind) if f.name not in ("loc", "dtype", "id"))
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    if isinstance(value, Expr | Stmt | Region):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in cast("tuple[Any, ...]", value):
+            yield from _nodes_in(item)
+    elif isinstance(value, dict):
+        for item in cast("dict[Any, Any]", value).values():
+            yield from _nodes_in(item)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Direct sub-nodes in field order: expressions, statements and regions. Variables that a node binds are included."""
+    for name in _field_names(type(node)):
+        yield from _nodes_in(getattr(node, name))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, outermost first."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(children(top))))
+
+
+def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
+    if isinstance(value, Expr | Stmt | Region):
+        return change(value)
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        new = tuple(_map_value(item, change) for item in items)
+        return value if all(a is b for a, b in zip(new, items, strict=True)) else new
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        fresh = {k: _map_value(v, change) for k, v in table.items()}
+        return value if all(fresh[k] is v for k, v in table.items()) else fresh
+    return value
+
+
+def rebuild(node: N, change: Callable[[Any], Any]) -> N:
+    """The node with `change` applied to each direct child; itself when nothing changed. Expressions are refolded."""
+    updates: dict[str, Any] = {}
+    for name in _field_names(type(node)):
+        old = getattr(node, name)
+        new = _map_value(old, change)
+        if new is not old:
+            updates[name] = new
+    if not updates:
+        return node
+    match node:
+        case Binary():
+            left, right = updates.get("left", node.left), updates.get("right", node.right)
+            if left.dtype == right.dtype or node.op in ("shl", "shr"):
+                return binary(node.op, left, right, node.loc)
+        case Unary():
+            return unary(node.op, updates["value"], node.loc)
+        case Cast():
+            return cast_expr(updates["value"], node.dtype, node.loc)
+        case Select():
+            return select(
+                updates.get("condition", node.condition), updates.get("then", node.then), updates.get("orelse", node.orelse), node.loc
+            )
+        case _:
+            pass
+    return dataclasses.replace(node, **updates)
+
+
+def transform(node: N, rule: Callable[[Node], Node | None]) -> N:
+    """Bottom-up rewriting: children first, then `rule` on the node (None keeps it). A Stmt rule may return a Seq."""
+
+    def change(child: Any) -> Any:
+        fresh = rebuild(child, change)
+        replaced = rule(fresh)
+        return fresh if replaced is None else replaced
+
+    return change(node)
+
+
+def substitute(node: N, values: Mapping[Var, Expr]) -> N:
+    """The node with each variable of `values` replaced by its expression (binding occurrences are left alone)."""
+    if not values:
+        return node
+
+    def change(child: Any) -> Any:
+        if isinstance(child, Var):
+            return values.get(child, child)
+        return rebuild_keeping_binders(child, change)
+
+    return change(node)
+
+
+def rebuild_keeping_binders(node: N, change: Callable[[Any], Any]) -> N:
+    """`rebuild`, but a Var in a field that binds it (For.var, Parallel.vars, Bind.var, result) stays as it is."""
+    binders = {id(v) for name in ("var", "vars", "result") for v in _vars(getattr(node, name, None))}
+    return rebuild(node, lambda child: child if id(child) in binders and isinstance(child, Var) else change(child))
+
+
+def _vars(value: Any) -> tuple[Var, ...]:
+    if isinstance(value, Var):
+        return (value,)
+    return cast("tuple[Var, ...]", value) if isinstance(value, tuple) else ()
+
+
+def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
+    """The node with buffers exchanged in loads, stores, regions and ops."""
+
+    def change(child: Any) -> Any:
+        fresh = rebuild(child, change)
+        updates = {
+            name: buffers[value]
+            for name in _field_names(type(fresh))
+            if isinstance(value := getattr(fresh, name), Buffer) and value in buffers
+        }
+        return dataclasses.replace(fresh, **updates) if updates else fresh
+
+    return change(node)
+
+
+def variables(node: Node) -> set[Var]:
+    """Every Var below (and including) the node."""
+    return {n for n in walk(node) if isinstance(n, Var)}
+
+
+def loads(node: Node) -> list[Load]:
+    """Every Load below the node."""
+    return [n for n in walk(node) if isinstance(n, Load)]
+
+
+def calls(node: Node) -> list[Call]:
+    """Every Call below the node."""
+    return [n for n in walk(node) if isinstance(n, Call)]
+
+
+def seq(*parts: Stmt | None) -> Stmt:
+    """A flat Seq of the parts (None and empty ones left out); a single part as it is."""
+    flat: list[Stmt] = []
+    for part in parts:
+        if isinstance(part, Seq):
+            flat.extend(part.body)
+        elif part is not None:
+            flat.append(part)
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))

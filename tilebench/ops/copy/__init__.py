@@ -1,0 +1,5 @@
+"""The copy op: spec.py says what it is; one file for each way to carry it out."""
+
+from tilebench.ops.copy.spec import Copy
+
+__all__ = ["Copy"]

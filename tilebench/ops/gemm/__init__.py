@@ -1,0 +1,5 @@
+"""The gemm op: spec.py says what it is; one file for each instruction that carries it out."""
+
+from tilebench.ops.gemm.spec import Gemm, GemmWarpPolicy
+
+__all__ = ["Gemm", "GemmWarpPolicy"]

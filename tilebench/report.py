@@ -1,0 +1,380 @@
+"""`Report`: everything a view shows of one kernel, as plain frozen data that goes to JSON (plus typed buffers) and back.
+
+Every number is a `Figure` that says where it comes from: predicted (a model), simulated (the emulator counted it) or
+measured (with the device's name). MIME type: `application/vnd.tilebench.report+json`; the field `view` of the MIME
+payload names the view to show. Nothing here computes: kernel/ and profiling/ fill it, views/ draw it.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+
+REPORT_MIME = "application/vnd.tilebench.report+json"
+REPORT_VERSION = 1
+VIEWS = (
+    "summary", "layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "compare", "whatif",
+    "findings", "exercise", "board",
+)  # fmt: skip
+BUS_KEYS = ("kernel", "op", "line", "buffer", "coord", "thread", "reg", "byte", "bank", "instr", "step")
+"""Fields of the selection that views share: a view ignores what it cannot map. Shapes: line is a cell line from 1,
+coord a list of ints, the rest ints or strings."""
+
+Provenance = Literal["predicted", "simulated", "measured"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number with its unit and where it comes from. device: the machine's name when measured; model when predicted."""
+
+    value: float
+    unit: str
+    provenance: Provenance
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A place in the cell: lines from 1, columns from 0, end exclusive."""
+
+    line: int
+    column: int = 0
+    end_line: int = 0
+    end_column: int = 0
+
+
+@dataclass(frozen=True)
+class BufferInfo:
+    """A buffer of the kernel. offset: byte in shared memory; versions: copies made by pipelining."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
+    bytes: int
+    span: Span | None = None
+    offset: int | None = None
+    versions: int = 1
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class DigitInfo:
+    """One digit of a layout: `size` values, each step moves `stride` along `dim` (-1: replica)."""
+
+    size: int
+    dim: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class LayoutInfo:
+    """Where each element of a buffer (or of a parallel loop, name 'loop@LINE') is.
+
+    kind fragment: reg and thread digits (layouts/fragment.py), or `table` = flat coordinates [threads*registers] in
+    row-major element numbers, -1 for none. kind shared: strides in elements, panel, swizzle (bits, base, shift) on bytes,
+    or `table` = element offset of each element.
+    """
+
+    buffer: str
+    kind: Literal["fragment", "shared"]
+    shape: tuple[int, ...]
+    itemsize_bits: int
+    threads: int = 0
+    registers: int = 0
+    replication: int = 1
+    reg: tuple[DigitInfo, ...] = ()
+    thread: tuple[DigitInfo, ...] = ()
+    strides: tuple[int, ...] = ()
+    panel: int = 0
+    panel_stride: int = 0
+    swizzle: tuple[int, int, int] = (0, 0, 0)
+    table: np.ndarray | None = None
+    formula: str = ""
+    reason: str = ""
+    reason_line: int = 0
+    atom: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """An op or parallel loop. id: 'op3'; instruction: what carries it out and why; cost per execution by a block."""
+
+    id: str
+    name: str
+    text: str
+    span: Span | None
+    instruction: str = ""
+    reason: str = ""
+    declined: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    flops: float = 0.0
+    bytes: float = 0.0
+    role: str = "all"
+    warp_grid: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Access:
+    """A shared or global access of an op. conflict_ways: simulated worst bank conflict (1 is none); sectors per request."""
+
+    op: str
+    buffer: str
+    kind: str
+    width_bytes: int
+    conflict_ways: int = 1
+    requests: int = 0
+    efficiency: float = 1.0
+    line: int = 0
+    addresses: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TimelineBar:
+    """A bar: op on a lane (resource or role) from start to end, in microseconds, for loop iteration `iteration` (-1: none)."""
+
+    lane: str
+    op: str
+    label: str
+    start_us: float
+    end_us: float
+    iteration: int = -1
+    phase: Literal["prologue", "steady", "epilogue", ""] = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TimelineInfo:
+    """Bars with where they come from, and (from bar, to bar) dependences."""
+
+    provenance: Provenance
+    bars: tuple[TimelineBar, ...]
+    arrows: tuple[tuple[int, int], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """A stage of the compiler: its text after it, microseconds, whether it changed anything."""
+
+    name: str
+    text: str
+    microseconds: float
+    changed: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CodeText:
+    """One level of code. lines[i]: the cell line that line i+1 came from, 0 for none."""
+
+    level: Literal["cell", "tile", "thread", "cuda", "llvm", "ptx", "sass", "asm"]
+    text: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the binary needs. registers and spills from the compiler's log; occupancy predicted from the target's table."""
+
+    registers: int | None = None
+    spill_bytes: int | None = None
+    shared_bytes: int = 0
+    threads: int = 0
+    grid: tuple[int, ...] = ()
+    blocks_per_sm: int | None = None
+    occupancy: Figure | None = None
+    limiter: str = ""
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A ceiling of the roofline: slope (bytes/s) or flat (FLOP/s). source: where the number is from."""
+
+    name: str
+    kind: Literal["bandwidth", "compute"]
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """A kernel on the roofline. intensity in FLOP/byte; time is predicted, or measured with a device."""
+
+    label: str
+    flops: float
+    bytes: float
+    time_us: Figure | None
+
+
+@dataclass(frozen=True)
+class RooflineInfo:
+    """Ceilings of one device and the points on it (the last point is this compile; earlier ones are history)."""
+
+    device: str
+    roofs: tuple[Roof, ...]
+    points: tuple[RooflinePoint, ...]
+    predicted_us: float = 0.0
+    limiter: str = ""
+
+
+@dataclass(frozen=True)
+class WorstElement:
+    """A wrong or worst element: where, both values, its error over its bound, who wrote it."""
+
+    coord: tuple[int, ...]
+    value: float
+    reference: float
+    error: float
+    ratio: float
+    line: int = 0
+    block: tuple[int, ...] = ()
+    thread: int = -1
+
+
+@dataclass(frozen=True)
+class DiffInfo:
+    """One output against a reference.
+
+    against: 'torch' | 'oracle'; verdict 'pass' | 'fail' | 'unchecked'; how: the rule that was applied, with its numbers;
+    heat: downsampled max |error| / bound, 2-D; histograms: (edges, counts) by name; pattern: a guess at the cause.
+    """
+
+    output: str
+    against: str
+    verdict: Literal["pass", "fail", "unchecked"]
+    how: str
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    max_ratio: float = 0.0
+    wrong: int = 0
+    ambiguous: int = 0
+    checked: int = 0
+    total: int = 0
+    heat: np.ndarray | None = None
+    heat_step: tuple[int, ...] = ()
+    worst: tuple[WorstElement, ...] = ()
+    histograms: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = field(default_factory=dict[str, Any])
+    pattern: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something worth knowing: kind ('race', 'bank-conflict', 'spill', 'unwritten', ...), where (one or two places), a hint."""
+
+    kind: str
+    severity: Literal["error", "warning", "info"]
+    text: str
+    spans: tuple[Span, ...] = ()
+    hint: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class RoleInfo:
+    """A group of warps and what it does."""
+
+    name: str
+    first_thread: int
+    threads: int
+    ops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """All of it. id: the kernel's identity on the selection bus (hash of its source and configuration)."""
+
+    id: str
+    name: str
+    target: str
+    source: str
+    first_line: int = 1
+    version: int = REPORT_VERSION
+    device: str = ""
+    config: dict[str, str] = field(default_factory=dict[str, str])
+    verdict: str = ""
+    ok: bool | None = None
+    params: tuple[BufferInfo, ...] = ()
+    buffers: tuple[BufferInfo, ...] = ()
+    layouts: tuple[LayoutInfo, ...] = ()
+    ops: tuple[OpInfo, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    roles: tuple[RoleInfo, ...] = ()
+    timelines: tuple[TimelineInfo, ...] = ()
+    passes: tuple[PassInfo, ...] = ()
+    code: tuple[CodeText, ...] = ()
+    resources: Resources = field(default_factory=Resources)
+    roofline: RooflineInfo | None = None
+    diffs: tuple[DiffInfo, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    figures: dict[str, Figure] = field(default_factory=dict[str, Figure])
+    """compile_ms, run_ms, flops, bytes, nvrtc_ms ... by name."""
+
+
+# ------------------------------------------------------------------ JSON
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """Plain JSON data: dataclasses as objects, arrays as {"dtype", "shape", "base64"}; NaN and infinity as strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray):
+        data = np.ascontiguousarray(value)
+        return {"dtype": data.dtype.str, "shape": list(data.shape), "base64": base64.b64encode(data.tobytes()).decode()}
+    if isinstance(value, dict):
+        return {str(k): to_json(v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [to_json(v) for v in cast("list[Any]", value)]
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value
+
+
+def from_json(kind: type[T], data: Any) -> T:
+    """The dataclass `kind` from what `to_json` made. Unknown fields are ignored; raises ValueError on a newer version."""
+    if kind is Report and isinstance(data, dict) and cast("dict[str, Any]", data).get("version", 0) > REPORT_VERSION:
+        raise ValueError(f"report version {data['version']} is newer than {REPORT_VERSION}: update tilebench to open it")
+    return cast(T, _convert(kind, data))
+
+
+def _convert(kind: Any, data: Any) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if data is None:
+            return None
+        return _convert(next(a for a in args if a is not type(None)), data)
+    if origin is tuple:
+        items = list(data)
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_convert(args[0], item) for item in items)
+        return tuple(_convert(a, item) for a, item in zip(args, items, strict=True))
+    if origin is dict:
+        return {k: _convert(args[1], v) for k, v in data.items()}
+    if origin is Literal:
+        if data not in args:
+            raise ValueError(f"{data!r} is none of {args}")
+        return data
+    if kind is np.ndarray:
+        dtype = np.dtype(str(data["dtype"]))
+        if dtype.hasobject:
+            raise ValueError("arrays of objects are not accepted")
+        return np.frombuffer(base64.b64decode(data["base64"]), dtype).reshape(data["shape"])
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        known = {f.name for f in dataclasses.fields(kind)}
+        return cast(Any, kind)(**{k: _convert(hints[k], v) for k, v in data.items() if k in known})
+    if kind is float:
+        return float(data)
+    return data
