@@ -1,7 +1,50 @@
+# Everything goes through one virtual environment, made once and made again when pyproject.toml changes.
 PYTHON ?= python3
-# The CPU build of torch where pip finds one by this version. On a machine with a GPU: make TORCH=torch (CUDA build).
-TORCH  ?= torch==2.13.0
+# Where pip finds a CPU build of this torch it prefers it: no CUDA libraries on a machine that has no GPU.
+# On a machine with a GPU: make TORCH=torch (any torch>=2.4 serves; it is never replaced once installed).
+# PIP_INDEX_URL and pip's other settings are honoured, for a mirror or an index of CPU wheels.
+TORCH ?= torch==2.13.0
 
-VENV   := .venv
-PY     := $(VENV)/bin/python
-STAMP  := $(VENV)/.installed
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+CACHES := .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lab check format clean .venv
+
+help:  ## list what can be made
+	@sed -n 's/^\([a-z.]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 15
+
+demo: $(STAMP)  ## set up, run the showcase, print its table, write build/flash_attention.html
+	$(PY) -m tilebench.cli demo
+
+test: $(STAMP)  ## set up and pass the tests, suite by suite, with the time of each
+	$(PY) tests/run.py
+
+lab: $(STAMP)  ## set up and open JupyterLab on the showcase notebook
+	$(VENV)/bin/jupyter lab $(ROOT_FLAG) notebooks/flash_attention.ipynb
+
+check: $(STAMP)  ## formatting, lint, strict types, and the layers of the package
+	@$(PY) tests/check.py
+
+format: $(STAMP)  ## rewrite the sources as `make check` wants them
+	$(VENV)/bin/ruff check --fix-only --quiet .
+	$(VENV)/bin/ruff format .
+
+clean:  ## remove what was built and cached (the environment stays: rm -r .venv to set up anew)
+	rm -rf build dist $(CACHES)
+	find tilebench tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv: $(STAMP)  ## set up only
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "tilebench needs Python 3.11 or newer: make PYTHON=python3.12, say" >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "python3 -m venv failed: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	$(PY) -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
