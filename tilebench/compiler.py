@@ -1,0 +1,136 @@
+"""Runs the stages of passes/ on a kernel, keeps and times each, and builds the result for a target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from tilebench.backends.base import Executable
+from tilebench.errors import InternalError, Loc, TileError
+from tilebench.ir.tile import Kernel
+from tilebench.passes.stages import (
+    Allocated,
+    Lowered,
+    Partitioned,
+    Placed,
+    Scheduled,
+    Selected,
+    Synchronised,
+    Typed,
+)
+from tilebench.targets import Target
+
+Stage = Typed | Selected | Partitioned | Placed | Scheduled | Allocated | Synchronised | Lowered
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a pass gave and how long it took. The text of a stage is made on demand (kernel/passes_text.py)."""
+
+    name: str
+    stage: Stage
+    microseconds: float
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """A kernel taken through the compiler for one target. executable is None when only the stages were asked for."""
+
+    kernel: Kernel
+    target: Target
+    snapshots: tuple[Snapshot, ...]
+    executable: Executable | None = None
+    build_microseconds: float = 0.0
+
+    def stage(self, kind: type[Any]) -> Any:
+        """The stage value of this type, e.g. `compilation.stage(Placed)`. Raises KeyError when it was not reached."""
+        for snapshot in self.snapshots:
+            if isinstance(snapshot.stage, kind):
+                return snapshot.stage
+        raise KeyError(kind.__name__)
+
+    @property
+    def last(self) -> Stage:
+        """The last stage reached."""
+        return self.snapshots[-1].stage
+
+
+class BackendModule(Protocol):
+    """What a module of backends/ offers."""
+
+    def build(self, stage: Any, target: Target) -> Executable:
+        """Make `stage` runnable."""
+        ...
+
+
+BACKENDS: dict[str, tuple[str, bool]] = {
+    "interp": ("tilebench.backends.interp", False),
+    "cpu": ("tilebench.backends.cpu", False),
+    "emu": ("tilebench.backends.emulator", True),
+    "cuda": ("tilebench.backends.cuda", True),
+}
+"""target kind -> (module, whether it takes thread IR)."""
+
+
+def passes() -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """The passes after `check`, in order. Imported here, so that interp needs none of them."""
+    from tilebench.passes.lower import lower
+    from tilebench.passes.memory import allocate
+    from tilebench.passes.pipeline import pipeline
+    from tilebench.passes.place import place
+    from tilebench.passes.roles import partition
+    from tilebench.passes.select import select
+    from tilebench.passes.sync import synchronise
+
+    return (
+        ("select", select),
+        ("roles", partition),
+        ("place", place),
+        ("pipeline", pipeline),
+        ("memory", allocate),
+        ("sync", synchronise),
+        ("lower", lower),
+    )
+
+
+def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) -> Compilation:
+    """Take the kernel through its stages: to Typed, or to Lowered when the target (or thread_ir) asks for it."""
+    from tilebench.passes.check import check
+
+    snapshots: list[Snapshot] = []
+
+    def run(name: str, step: Callable[[], Stage], at: Loc | None) -> Stage:
+        start = time.perf_counter()
+        try:
+            stage = step()
+        except TileError:
+            raise
+        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InternalError(
+                "TB901",
+                f"the {name} pass failed ({type(error).__name__}: {error})",
+                at=at,
+                why="this is a bug of tilebench, not of your program",
+                fix="please report it with this cell; --traceback shows the Python stack",
+            ) from error
+        snapshots.append(Snapshot(name, stage, (time.perf_counter() - start) * 1e6))
+        return stage
+
+    stage: Stage = run("check", lambda: check(kernel, target), kernel.loc)
+    if BACKENDS[target.kind][1] if thread_ir is None else thread_ir:
+        for name, step in passes():
+            current = stage
+            stage = run(name, lambda step=step, current=current: cast(Stage, step(current)), kernel.loc)
+    return Compilation(kernel, target, tuple(snapshots))
+
+
+def build(kernel: Kernel, target: Target) -> Compilation:
+    """Compile the kernel for the target. Raises TileError: what is wrong with the program, or what the target lacks."""
+    stages = analyse(kernel, target)
+    start = time.perf_counter()
+    module = cast(BackendModule, import_module(BACKENDS[target.kind][0]))
+    executable = module.build(stages.last, target)
+    return Compilation(kernel, target, stages.snapshots, executable, (time.perf_counter() - start) * 1e6)

@@ -1,0 +1,226 @@
+"""`Kernel`: a compiled kernel that is called with tensors, and answers questions about itself."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from tilebench import compiler
+from tilebench.backends.base import Executable
+from tilebench.errors import LaunchError
+from tilebench.ir import tile
+from tilebench.ir.expr import Var
+from tilebench.ir.tile import Buffer
+from tilebench.kernel import args
+from tilebench.kernel.target import device_of
+from tilebench.layouts import FragmentLayout, SharedLayout
+from tilebench.passes.stages import Placed
+from tilebench.report import Report
+from tilebench.targets import Target
+
+
+class Kernel:
+    """A tile program compiled for one target.
+
+    Call it with its tensors: `kernel(A, B, C)` writes C; with out_idx the outputs are left out, allocated and returned.
+    Built on first need: `kernel.report()`, `kernel.get_kernel_source()` and calling build it.
+    """
+
+    def __init__(self, prim: tile.Kernel, target: Target, *, config: Mapping[str, Any] | None = None) -> None:
+        self.prim = prim
+        self.target = target
+        self.config: Any = dict(config or {})
+        self.latency: float | None = None
+        self.ref_latency: float | None = None
+        self.tuning: Any = None
+        self.last_call: args.Call | None = None
+        self.last_run_ms: float | None = None
+
+    # -------------------------------------------------------------- building
+
+    @cached_property
+    def compilation(self) -> compiler.Compilation:
+        """The stages and the binary. Raises TileError when the program is wrong or the target cannot do it."""
+        return compiler.build(self.prim, self.target)
+
+    @property
+    def executable(self) -> Executable:
+        """The built kernel."""
+        executable = self.compilation.executable
+        assert executable is not None, "compiler.build always gives an executable"
+        return executable
+
+    @property
+    def name(self) -> str:
+        """The kernel's name in the source."""
+        return self.prim.name
+
+    @property
+    def params(self) -> tuple[tile.Param, ...]:
+        """Parameters in call order."""
+        return self.prim.params
+
+    @property
+    def out_idx(self) -> tuple[int, ...]:
+        """Positions of the parameters that a call allocates and returns."""
+        return self.prim.out_idx
+
+    # -------------------------------------------------------------- calling
+
+    def __call__(self, *values: Any, stream: int | None = None) -> Any:
+        """Run it. Returns the outputs of out_idx (one, or a list), None when there are none. Raises LaunchError."""
+        full = self.complete(values)
+        self.launch(full, stream)
+        outputs = [full[i] for i in self.out_idx]
+        return None if not outputs else outputs[0] if len(outputs) == 1 else outputs
+
+    def complete(self, values: Sequence[Any]) -> list[Any]:
+        """The values of all parameters: `values` with fresh tensors at the positions of out_idx."""
+        params, outs = self.prim.params, set(self.prim.out_idx)
+        if len(values) == len(params):
+            return list(values)
+        if len(values) != len(params) - len(outs):
+            names = ", ".join(p.name for i, p in enumerate(params) if i not in outs)
+            raise LaunchError(
+                "TB602",
+                f"{self.name} takes {len(params) - len(outs)} arguments ({names}), got {len(values)}",
+                at=self.prim.loc,
+                why="outputs are allocated by the call" if outs else "every parameter is passed",
+                fix="pass one value for each name",
+            )
+        rest = iter(values)
+        full: list[Any] = [None if i in outs else next(rest) for i in range(len(params))]
+        known = [
+            None if v is None else v if isinstance(p.value, Var) else args.view(v, p.name)
+            for p, v in zip(params, full, strict=True)
+        ]
+        for p, v in zip(params, known, strict=True):
+            if isinstance(v, args.TensorView) and isinstance(p.value, Buffer) and len(v.shape) != len(p.value.shape):
+                args.bind(self.prim, [x if x is not None else 0 for x in full], "cpu", host_arrays=False)
+        symbols = args.solve_symbols(self.prim, known)
+        like = next((v for v in full if args.is_tensor(v)), None)
+        for i in outs:
+            buffer = params[i].value
+            assert isinstance(buffer, Buffer), "outputs are tensors"
+            shape = tuple(cast(int, args.evaluate(e, symbols)) for e in buffer.shape)
+            full[i] = self._allocate(shape, buffer, like)
+        return full
+
+    def _allocate(self, shape: tuple[int, ...], buffer: Buffer, like: Any) -> Any:
+        if isinstance(like, np.ndarray) and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype:
+            return np.empty(shape, buffer.dtype.storage_dtype)
+        import torch
+
+        device = like.device if isinstance(like, torch.Tensor) else device_of(self.target)
+        return torch.empty(shape, dtype=torch_dtype(buffer.dtype.name), device=device)
+
+    def launch(self, values: Sequence[Any], stream: int | None = None) -> None:
+        """Run with a value for every parameter."""
+        device = device_of(self.target)
+        executable = self.executable
+        if len(values) != len(self.prim.params):
+            raise LaunchError("TB602", f"{self.name} takes {len(self.prim.params)} arguments, got {len(values)}", at=self.prim.loc)
+        call = args.bind(self.prim, values, device, host_arrays=self.target.kind in ("interp", "emu"))
+        self.last_call = call
+        if 0 in call.grid:
+            return
+        start = time.perf_counter()
+        executable.launch(call.arguments, call.symbols, call.grid, stream if stream is not None else self._stream())
+        self.last_run_ms = (time.perf_counter() - start) * 1e3 if device == "cpu" else None
+
+    def _stream(self) -> int:
+        torch = sys.modules.get("torch")
+        if self.target.kind != "cuda" or torch is None or not torch.cuda.is_available():
+            return 0
+        return int(torch.cuda.current_stream().cuda_stream)
+
+    def bind(self, *values: Any) -> Callable[[], Any]:
+        """A function of no arguments that launches with these tensors, checked once."""
+        full = self.complete(values)
+        call = args.bind(self.prim, full, device_of(self.target), host_arrays=self.target.kind in ("interp", "emu"))
+        outputs = [full[i] for i in self.out_idx]
+        result = None if not outputs else outputs[0] if len(outputs) == 1 else outputs
+        executable, empty = self.executable, 0 in call.grid
+
+        def run() -> Any:
+            if not empty:
+                executable.launch(call.arguments, call.symbols, call.grid, self._stream())
+            return result
+
+        return run
+
+    # -------------------------------------------------------------- questions
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """The text of the target: CUDA C++, LLVM IR, or the tile IR for interp. kernel_only: accepted for TileLang's sake."""
+        del kernel_only
+        levels = {code.level: code.text for code in self.executable.built.code}
+        for level in ("cuda", "llvm", "thread", "tile"):
+            if level in levels:
+                return levels[level]
+        from tilebench.ir.text import print_kernel
+
+        return print_kernel(self.prim).text
+
+    @property
+    def kernel_source(self) -> str:
+        """Same as get_kernel_source()."""
+        return self.get_kernel_source()
+
+    def layout(self, name: str) -> FragmentLayout | SharedLayout:
+        """The layout of the buffer called `name`. Raises KeyError with the names there are."""
+        placed: Placed = self.stages().stage(Placed)
+        for buffer, layout in placed.layouts.items():
+            if buffer.name == name:
+                return layout
+        raise KeyError(f"{name}: buffers with a layout are {sorted(b.name for b in placed.layouts)}")
+
+    @cached_property
+    def _stages(self) -> compiler.Compilation:
+        if compiler.BACKENDS[self.target.kind][1]:
+            return self.compilation
+        from tilebench.targets import parse
+
+        return compiler.analyse(self.prim, parse("cuda:sm_90a"), thread_ir=True)
+
+    def stages(self) -> compiler.Compilation:
+        """The stages down to thread IR: the target's own, or sm_90a's when the target has none (cpu, interp)."""
+        return self._stages
+
+    def report(self, **options: Any) -> Report:
+        """The Report of this kernel (options: see kernel/reporting.py)."""
+        from tilebench.kernel.reporting import make_report
+
+        return make_report(self, **options)
+
+    def show(self, *views: str) -> Any:
+        """Display views of this kernel in a notebook."""
+        from tilebench.notebook.display import show
+
+        return show(self, *views)
+
+    def get_profiler(self, tensor_supply_type: Any = None) -> Any:
+        """A Profiler: assert_allclose against a reference, do_bench."""
+        from tilebench.kernel.profiler import Profiler
+
+        return Profiler(self, tensor_supply_type)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(p.name for p in self.prim.params)
+        return f"<tilebench kernel {self.name}({shapes}) for {self.target}>"
+
+
+def torch_dtype(name: str) -> Any:
+    """torch's dtype for one of ours. Raises LaunchError TB605 when torch has none."""
+    import torch
+
+    spelled = {"float8_e4m3": "float8_e4m3fn", "tfloat32": "float32"}.get(name, name)
+    dtype = getattr(torch, spelled, None)
+    if dtype is None:
+        raise LaunchError("TB605", f"torch has no dtype {name}", fix="allocate the output yourself and pass it")
+    return dtype

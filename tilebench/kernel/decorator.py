@@ -1,0 +1,229 @@
+"""`jit` and `compile`: from the user's function to a Kernel, on both of TileLang's surfaces.
+
+Lazy: the decorated function returns a `@T.prim_func`; calling it with Python values gives a Kernel.
+Eager: the decorated function is the tile program; calling it with tensors compiles, runs and returns the outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilebench.errors import LaunchError, TypeTileError
+from tilebench.ir import tile
+from tilebench.ir.tile import Buffer
+from tilebench.kernel import args
+from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.options import normalise
+from tilebench.kernel.target import resolve
+
+
+def with_outputs(kernel: tile.Kernel, out_idx: Any) -> tile.Kernel:
+    """The kernel with the parameters at out_idx (an int or a list, negative from the end) allocated by the call."""
+    if out_idx is None:
+        return kernel
+    count = len(kernel.params)
+    positions: list[int] = []
+    for index in [out_idx] if isinstance(out_idx, int) else list(out_idx):
+        if not -count <= index < count or not isinstance(kernel.params[index].value, Buffer):
+            raise TypeTileError(
+                "TB220",
+                f"out_idx {index} is not a tensor parameter of {kernel.name}",
+                at=kernel.loc,
+                why=f"the parameters are {', '.join(p.name for p in kernel.params)}",
+                fix="out_idx=[-1] stands for the last parameter",
+            )
+        positions.append(index % count)
+    params = tuple(replace(p, role="out") if i in positions else p for i, p in enumerate(kernel.params))
+    return replace(kernel, params=params, out_idx=tuple(positions))
+
+
+def compile(
+    func: Any,
+    out_idx: Any = None,
+    execution_backend: str = "auto",
+    target: Any = "auto",
+    target_host: Any = None,
+    verbose: bool = False,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: Sequence[str] | str | None = None,
+) -> Kernel:
+    """The Kernel of a `@T.prim_func`, of program text, or of a parsed ir.tile.Kernel.
+
+    target: 'auto', 'interp', 'emu[:sm_XX]', 'cpu' or 'cuda[:sm_XX]'. execution_backend, target_host, verbose are
+    accepted for TileLang's sake. Raises TileError when the program is wrong.
+    """
+    from tilebench.language.parse import parse_prim_func
+
+    del execution_backend, target_host, verbose
+    if isinstance(func, str):
+        from tilebench.kernel.source import kernel_of_text
+
+        return kernel_of_text(func, target=target, out_idx=out_idx, pass_configs=pass_configs)
+    prim = func if isinstance(func, tile.Kernel) else parse_prim_func(func)
+    return finish(prim, out_idx, target, pass_configs, compile_flags)
+
+
+def finish(prim: tile.Kernel, out_idx: Any, target: Any, pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None) -> Kernel:
+    """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
+    prim = with_outputs(prim, out_idx)
+    options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
+    attributes = {**prim.attributes, "pass_configs": options}
+    if compile_flags:
+        attributes["compile_flags"] = (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
+    kernel = Kernel(replace(prim, attributes=attributes), resolve(target))
+    _ = kernel.compilation
+    return kernel
+
+
+class JitFunction:
+    """What `@jit` makes of a function. Lazy or eager is read off its source."""
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self.function = function
+        self.options = dict(options)
+        self.kernels: dict[Any, Kernel] = {}
+        functools.update_wrapper(self, function)
+
+    @functools.cached_property
+    def is_lazy(self) -> bool:
+        """Whether the function is a factory that returns a @T.prim_func."""
+        from tilebench.language.parse import is_factory
+
+        return is_factory(self.function)
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        """Lazy: the Kernel for these values. Eager: run on these tensors and return the outputs."""
+        if self.is_lazy:
+            return self._lazy(values, named)
+        kernel, tensors = self._eager(values, named)
+        return kernel(*tensors)
+
+    def compile(self, *values: Any, **named: Any) -> Kernel:
+        """The Kernel without running it. Eager functions take tensors, or the values of their T.const names."""
+        if self.is_lazy:
+            return self._lazy(values, named)
+        return self._eager(values, named)[0]
+
+    def get_kernel_source(self, *values: Any, **named: Any) -> str:
+        """The generated text for these arguments."""
+        return self.compile(*values, **named).get_kernel_source()
+
+    def _lazy(self, values: tuple[Any, ...], named: dict[str, Any]) -> Kernel:
+        key = (_freeze(values), _freeze(named), captured(self.function), str(resolve(self.options.get("target"))))
+        if key not in self.kernels:
+            from tilebench.language.parse import parse_prim_func
+
+            prim_func = self.function(*values, **named)
+            self.kernels[key] = finish(
+                parse_prim_func(prim_func), self.options.get("out_idx"), self.options.get("target"),
+                self.options.get("pass_configs"), self.options.get("compile_flags"),
+            )  # fmt: skip
+        return self.kernels[key]
+
+    def _eager(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Kernel, list[Any]]:
+        from tilebench.language.parse import TensorSpec, parse_eager
+
+        if self.options.get("out_idx") is not None:
+            raise ValueError("out_idx is for functions that return a @T.prim_func; here, return the output: C = T.empty(...); return C")
+        signature = inspect.signature(self.function)
+        consts = {k: v for k, v in named.items() if k not in signature.parameters}
+        try:
+            bound = signature.bind(*values, **{k: v for k, v in named.items() if k in signature.parameters})
+        except TypeError as error:
+            if not consts:
+                raise LaunchError("TB602", f"{self.__name__}(): {error}", fix=f"the parameters are {signature}") from None
+            bound = signature.bind_partial(*values, **{k: v for k, v in named.items() if k in signature.parameters})
+        bound.apply_defaults()
+        arguments: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            if args.is_tensor(value):
+                tensor = args.view(value, name)
+                arguments[name] = TensorSpec(tensor.shape, tensor.strides, tensor.dtype)
+                tensors[name] = value
+            else:
+                arguments[name] = value
+        target = resolve(self.options.get("target"))
+        key = (_freeze(arguments), _freeze(consts), captured(self.function), str(target))
+        if key not in self.kernels:
+            prim = parse_eager(self.function, arguments, consts=consts) if consts else parse_eager(self.function, arguments)
+            self.kernels[key] = finish(
+                prim, None, target, self.options.get("pass_configs"), self.options.get("compile_flags")
+            )
+        kernel = self.kernels[key]
+        inputs = [
+            tensors.get(p.name, arguments.get(p.name)) for i, p in enumerate(kernel.params) if i not in kernel.out_idx
+        ]
+        return kernel, inputs
+
+
+def jit(
+    func: Callable[..., Any] | None = None,
+    *,
+    out_idx: Any = None,
+    target: Any = "auto",
+    target_host: Any = None,
+    execution_backend: str = "auto",
+    verbose: bool = False,
+    pass_configs: Mapping[Any, Any] | None = None,
+    debug_root_path: str | None = None,
+    compile_flags: Sequence[str] | str | None = None,
+) -> Any:
+    """Decorator: `@jit` or `@jit(out_idx=[-1], target="cuda")`. See JitFunction and `compile` for the options."""
+    del target_host, execution_backend, verbose, debug_root_path
+    options = {"out_idx": out_idx, "target": target, "pass_configs": pass_configs, "compile_flags": compile_flags}
+    if func is not None:
+        return JitFunction(func, options)
+    return lambda function: JitFunction(function, options)
+
+
+def _freeze(value: Any) -> Any:
+    """A hashable stand-in: by value for plain data, by identity for the rest."""
+    if isinstance(value, dict):
+        return tuple((k, _freeze(v)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, *(_freeze(v) for v in value))
+    try:
+        hash(value)
+    except TypeError:
+        return ("id", id(value))
+    return (type(value).__name__, value)
+
+
+def captured(function: Callable[..., Any], depth: int = 3) -> Any:
+    """The globals and closure cells that a function reads, frozen: a kernel is rebuilt when one of them changes."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return id(function)
+    seen: list[Any] = [code]
+    closure = dict(zip(code.co_freevars, (_cell(c) for c in function.__closure__ or ()), strict=True))
+    names = set(_names(code))
+    scope = getattr(function, "__globals__", {})
+    for name, value in sorted({**{n: scope[n] for n in names if n in scope}, **closure}.items()):
+        if inspect.ismodule(value):
+            continue
+        inner = getattr(value, "function", value)
+        if depth and inspect.isfunction(inner):
+            seen.append((name, captured(inner, depth - 1)))
+        else:
+            seen.append((name, _freeze(value)))
+    return tuple(seen)
+
+
+def _names(code: Any) -> list[str]:
+    found = list(code.co_names)
+    for constant in code.co_consts:
+        if hasattr(constant, "co_names"):
+            found += _names(constant)
+    return found
+
+
+def _cell(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

@@ -1,0 +1,73 @@
+"""Pass configurations: which act, which are accepted for TileLang's sake with one notice."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+
+class PassConfigKey(str, Enum):
+    """Names of pass configurations (TileLang's spellings). The ones in ACTING change what is compiled."""
+
+    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
+    TL_DISABLE_SHARED_MEMORY_REUSE = "tl.disable_shared_memory_reuse"
+    TL_DISABLE_SAFE_MEMORY_ACCESS = "tl.disable_safe_memory_legalize"
+    TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
+    TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
+    TL_DISABLE_WGMMA = "tl.disable_wgmma"
+    TL_CONFIG_INDEX_BITWIDTH = "tl.config_index_bitwidth"
+    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
+    TL_DEVICE_COMPILE_FLAGS = "tl.device_compile_flags"
+    TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
+    TL_ENABLE_ASYNC_COPY = "tl.enable_async_copy"
+    TL_LAYOUT_COST_MODEL = "tl.layout_cost_model"
+    TL_LAYOUT_VISUALIZATION_ENABLE = "tl.layout_visualization_enable"
+    TL_LAYOUT_VISUALIZATION_FORMATS = "tl.layout_visualization_formats"
+    TL_DISABLE_BUFFER_INIT_CHECK = "tl.disable_buffer_init_check"
+    TL_DISABLE_DATA_RACE_CHECK = "tl.disable_data_race_check"
+    TL_FORCE_LET_INLINE = "tl.force_let_inline"
+    TL_AST_PRINT_ENABLE = "tl.ast_print_enable"
+    TL_ENABLE_DUMP_IR = "tl.enable_dump_ir"
+    TL_DUMP_IR_DIR = "tl.dump_ir_dir"
+    TL_PASS_PROFILE = "tl.pass_profile"
+    TL_SIMPLIFY = "tl.Simplify"
+    TL_DISABLE_DYNAMIC_TAIL_SPLIT = "tl.disable_dynamic_tail_split"
+    TL_DISABLE_VECTORIZE_256 = "tl.disable_vectorize_256"
+
+
+ACTING = frozenset(
+    {
+        PassConfigKey.TL_ENABLE_FAST_MATH,
+        PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC,
+        PassConfigKey.TL_DISABLE_SHARED_MEMORY_REUSE,
+        PassConfigKey.TL_DISABLE_WARP_SPECIALIZED,
+        PassConfigKey.TL_DISABLE_TMA_LOWER,
+        PassConfigKey.TL_DISABLE_WGMMA,
+    }
+)
+_said: set[str] = set()
+
+
+def normalise(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Keys as member names ('TL_ENABLE_FAST_MATH'); one warning a process for each key that does nothing here."""
+    result: dict[str, Any] = {}
+    for key, value in (pass_configs or {}).items():
+        member = _member(key)
+        if member not in ACTING and str(key) not in _said:
+            _said.add(str(key))
+            name = member.name if member else str(key)
+            warnings.warn(f"pass config {name} has no effect in tilebench", stacklevel=3)
+        result[member.name if member else str(key)] = value
+    return result
+
+
+def _member(key: Any) -> PassConfigKey | None:
+    if isinstance(key, PassConfigKey):
+        return key
+    try:
+        return PassConfigKey(str(key))
+    except ValueError:
+        return PassConfigKey.__members__.get(str(key))

@@ -1,0 +1,142 @@
+"""TileLang's profiler object: inputs made for a kernel, comparison with a reference, timing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tilebench.errors import LaunchError
+from tilebench.ir.tile import Buffer
+from tilebench.profiling.benchmark import measure
+
+if TYPE_CHECKING:
+    from tilebench.kernel.compiled import Kernel
+
+
+class TensorSupplyType(Enum):
+    """How test inputs are filled: Auto is normal for floats and small integers for ints."""
+
+    Integer = 1
+    Uniform = 2
+    Normal = 3
+    Randn = 4
+    Zero = 5
+    One = 6
+    Auto = 7
+
+
+def supply(shape: tuple[int, ...], dtype: Any, device: str, kind: TensorSupplyType = TensorSupplyType.Auto) -> Any:
+    """A fresh torch tensor filled as `kind` says."""
+    import torch
+
+    floating = dtype.is_floating_point
+    wide = torch.float32 if floating else dtype
+    if kind is TensorSupplyType.Zero:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    if kind is TensorSupplyType.One:
+        return torch.ones(shape, dtype=torch.float32, device=device).to(dtype)
+    if kind is TensorSupplyType.Integer or not floating:
+        low, high = (0, 2) if dtype in (torch.bool, torch.uint8) else (-2, 3)
+        return torch.randint(low, high, shape, device=device).to(dtype)
+    if kind is TensorSupplyType.Uniform:
+        return torch.empty(shape, dtype=wide, device=device).uniform_(-1, 1).to(dtype)
+    return torch.randn(shape, dtype=wide, device=device).to(dtype)
+
+
+class Profiler:
+    """Made by `kernel.get_profiler()`."""
+
+    def __init__(self, kernel: Kernel, supply_type: TensorSupplyType | None = None) -> None:
+        self.kernel = kernel
+        self.supply_type = supply_type or TensorSupplyType.Auto
+
+    def inputs(self, with_outputs: bool = False) -> list[Any]:
+        """Fresh tensors for the parameters that a call takes. Raises LaunchError when a shape is dynamic."""
+        from tilebench.kernel.compiled import torch_dtype
+        from tilebench.kernel.target import device_of
+
+        made: list[Any] = []
+        for i, param in enumerate(self.kernel.params):
+            if i in self.kernel.out_idx and not with_outputs:
+                continue
+            if not isinstance(param.value, Buffer):
+                raise LaunchError("TB602", f"{param.name} is a scalar: pass input_tensors", at=param.loc)
+            try:
+                shape = param.value.static_shape
+            except AssertionError:
+                raise LaunchError(
+                    "TB604", f"{param.name} has a dynamic shape", at=param.loc, fix="pass input_tensors=[...] of the sizes you want"
+                ) from None
+            made.append(supply(shape, torch_dtype(param.value.dtype.name), device_of(self.kernel.target), self.supply_type))
+        return made
+
+    def run_once(self, func: Callable[..., Any] | None = None) -> Any:
+        """Call the kernel (or func) on fresh inputs."""
+        return (func or self.kernel)(*self.inputs())
+
+    def assert_allclose(
+        self,
+        reference_program: Callable[..., Any],
+        input_tensors: Sequence[Any] | None = None,
+        atol: float = 1e-2,
+        rtol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+    ) -> None:
+        """Raise AssertionError unless the outputs agree with the reference on fresh inputs (up to the given ratio)."""
+        inputs = list(input_tensors) if input_tensors is not None else self.inputs()
+        expected = reference_program(*[x.clone() for x in inputs])
+        got = self.kernel(*inputs)
+        if not self.kernel.out_idx:
+            got = [x for x, p in zip(inputs, self.kernel.params, strict=True) if p.role != "in"] or [inputs[-1]]
+            expected = [inputs[-1]] if expected is None else expected
+        for a, b in zip(_as_list(got), _as_list(expected), strict=True):
+            _assert_close(a, b, atol, rtol, max_mismatched_ratio)
+
+    def assert_consistent(self, repeat: int = 10) -> None:
+        """Raise AssertionError unless repeated runs on the same inputs give the same bits."""
+        import torch
+
+        inputs = self.inputs()
+        first = [x.clone() for x in _as_list(self.kernel(*inputs))]
+        for _ in range(repeat):
+            for a, b in zip(_as_list(self.kernel(*inputs)), first, strict=True):
+                assert torch.equal(a, b), f"{self.kernel.name} gives different results from run to run"
+
+    def do_bench(
+        self,
+        func: Callable[..., Any] | None = None,
+        warmup: float = 25,
+        rep: float = 100,
+        n_warmup: int = 0,
+        n_repeat: int = 0,
+        input_tensors: Sequence[Any] | None = None,
+        backend: str = "event",
+        quantiles: Sequence[float] | None = None,
+        return_mode: str = "mean",
+        dynamic_symbolic_constraints: Any = None,
+        **ignored: Any,
+    ) -> Any:
+        """Milliseconds of one call (mean, median, min or max; or the quantiles asked for). warmup and rep in ms."""
+        del dynamic_symbolic_constraints, ignored
+        inputs = list(input_tensors) if input_tensors is not None else self.inputs()
+        run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
+        times = measure(run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend)
+        return times.summary(return_mode, quantiles)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _assert_close(got: Any, expected: Any, atol: float, rtol: float, ratio: float) -> None:
+    import torch
+
+    a, b = got.detach().to(torch.float64).cpu(), expected.detach().to(torch.float64).cpu()
+    assert a.shape == b.shape, f"shapes differ: {tuple(a.shape)} and {tuple(b.shape)}"
+    bad = ~torch.isclose(a, b, atol=atol, rtol=rtol, equal_nan=True)
+    count = int(bad.sum())
+    assert count <= ratio * a.numel(), (
+        f"{count} of {a.numel()} elements differ (at most {ratio:.0%} may): "
+        f"largest difference {float((a - b).abs().nan_to_num().max()):.3g} with atol={atol}, rtol={rtol}"
+    )

@@ -1,0 +1,1 @@
+"""Timing, the performance model and the roofline. Every number says whether it is predicted, simulated or measured."""
