@@ -9,8 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = (
-    ("ruff", "format", "--check", "."),
-    ("ruff", "check", "."),
+    ("ruff", "format", "--check", "--output-format", "concise", "."),
+    ("ruff", "check", "--output-format", "concise", "."),
     ("pyright",),
     ("lint-imports", "--no-cache"),
 )
