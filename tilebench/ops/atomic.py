@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from tilebench.ir.expr import Expr
-from tilebench.ir.tile import Region
-from tilebench.ops.base import Op, register
+import numpy as np
+
+from tilebench.errors import TypeTileError
+from tilebench.ir.expr import Expr, Load, Var, as_expr, const
+from tilebench.ir.tile import AtomicRMW, Buffer, Region, Stmt
+from tilebench.ops.base import BlockValues, Cost, Effect, Op, as_region, register, scalar
+from tilebench.ops.regions import (
+    coordinates, element_count, extents_of, fitting, over, pair, region_bytes, shape_text, squeezed, writable,
+)  # fmt: skip
+
+AtomicOp = Literal["add", "max", "min", "and", "or", "xor"]
 
 
 @register
 @dataclass(frozen=True, eq=False)
 class AtomicTile(Op):
-    """destination[...] op= value[...] atomically, element by element; value is a tile or one scalar for all."""
+    """destination[...] op= value[...] atomically, element by element; value is a tile or one scalar for all.
 
-    op: Literal["add", "max", "min", "and", "or", "xor"]
+    Values are cast to the destination's dtype; each addition is rounded to it, integers wrap around, max and min pass over
+    NaN. The order among blocks is not defined. Elements outside a global destination are skipped.
+    """
+
+    op: AtomicOp
     destination: Region
     value: Region | Expr
 
@@ -26,3 +38,178 @@ class AtomicTile(Op):
     @property
     def writes(self) -> tuple[Region, ...]:
         return (self.destination,)
+
+    def check(self) -> None:
+        target, value = self.destination, self.value
+        _check_target(self.op, target.buffer)
+        if isinstance(value, Region) and squeezed(value.shape) != squeezed(target.shape):
+            raise TypeTileError(
+                "TB255",
+                f"atomic_{self.op}: {target.buffer.name} is {shape_text(target.shape)}, the value {value.buffer.name} is "
+                f"{shape_text(value.shape)}",
+                why="the tile form combines equal tiles element by element",
+                fix=f"take {shape_text(squeezed(target.shape))} of {value.buffer.name}, or pass a scalar",
+            )
+        writable(target, f"atomic_{self.op}")
+
+    def run(self, block: BlockValues) -> None:
+        old = block.read(self.destination)
+        if isinstance(self.value, Region):
+            values = block.read(self.value).reshape(old.shape)
+        else:
+            values = np.broadcast_to(np.asarray(block.evaluate(self.value)), old.shape)
+        combine = _COMBINE[self.op]
+        block.write(self.destination, combine(old, values.astype(old.dtype)))
+
+    def cost(self) -> Cost:
+        scope, size = self.destination.buffer.scope, region_bytes(self.destination)
+        read = {scope: float(size)}
+        if isinstance(self.value, Region):
+            other = self.value.buffer.scope
+            read[other] = read.get(other, 0.0) + region_bytes(self.value)
+        return Cost(flops=float(element_count(self.destination)), read=read, written={scope: size})
+
+    def expand(self) -> Stmt:
+        target, value = self.destination, self.value
+
+        def body(walk: Any) -> Stmt:
+            indices = coordinates(target, walk.vars)
+            element = walk.read(value, walk.vars) if isinstance(value, Region) else value
+            return walk.guarded(target, indices, AtomicRMW(self.op, target.buffer, indices, element.astype(target.dtype)))
+
+        return over(squeezed(target.shape), body)
+
+
+_COMBINE: dict[str, np.ufunc] = {
+    "add": np.add, "max": np.fmax, "min": np.fmin, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def _check_target(op: str, buffer: Buffer) -> None:
+    if buffer.scope not in ("global", "shared"):
+        raise TypeTileError(
+            "TB256",
+            f"atomic_{op}: {buffer.name} is a {buffer.scope} buffer",
+            why="an atomic update is for memory that several threads reach: global or shared",
+            fix=f"write {buffer.name}[...] += value, which nobody else can see",
+        )
+    bits = op in ("and", "or", "xor")
+    if buffer.dtype.kind == "bool" or (bits and not buffer.dtype.is_int) or buffer.dtype.bits < 16:
+        raise TypeTileError(
+            "TB257",
+            f"atomic_{op} on {buffer.dtype} ({buffer.name})",
+            why="atomics work on integers of 16 bits and more" + ("" if bits else ", float16, bfloat16, float32 and float64"),
+            fix=f"give {buffer.name} dtype int32" + ("" if bits else " or float32"),
+        )
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, Load):
+        return value.buffer.scope == "var"
+    return isinstance(value, int | float | Expr) or (hasattr(value, "item") and not isinstance(value, Buffer | Region))
+
+
+def _rmw(op: str, dst: Load, value: Any, return_prev: bool) -> Stmt | Effect:
+    _check_target(op, dst.buffer) if op != "exch" else None
+    amount = as_expr(value).astype(dst.dtype)
+    if not return_prev:
+        return AtomicRMW(op, dst.buffer, dst.indices, amount)
+    old = Var(f"{dst.buffer.name}_before", dtype=dst.dtype)
+    return Effect(AtomicRMW(op, dst.buffer, dst.indices, amount, old), old)
+
+
+def _atomic(op: AtomicOp, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
+    if isinstance(dst, Load) and (isinstance(value, Load) or _is_scalar(value)):
+        return _rmw(op, dst, value, return_prev)
+    if return_prev:
+        raise TypeTileError(
+            "TB258",
+            f"atomic_{op}: return_prev gives the old value of one element; {_name(dst)} is a tile here",
+            fix="index one element: T.atomic_add(A[i, j], x, return_prev=True) inside T.Parallel",
+        )
+    if _is_scalar(value):
+        destination = as_region(dst, "the destination")
+        return AtomicTile(op, destination, scalar(value, destination.dtype))
+    source, destination = pair(value, dst, "the value", "the destination")
+    return AtomicTile(op, destination, source)
+
+
+def _name(value: Any) -> str:
+    return value.name if isinstance(value, Buffer) else value.buffer.name if isinstance(value, Region | Load) else str(value)
+
+
+def atomic_add(
+    dst: Buffer | Region | Load,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
+    annotations: Any = None,
+) -> Stmt | Effect:
+    """dst += value atomically: one element, or a tile element by element. return_prev (one element): the old value."""
+    return _atomic("add", dst, value, return_prev)
+
+
+def atomic_max(
+    dst: Buffer | Region | Load, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Stmt | Effect:
+    """dst = max(dst, value) atomically."""
+    return _atomic("max", dst, value, return_prev)
+
+
+def atomic_min(
+    dst: Buffer | Region | Load, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+) -> Stmt | Effect:
+    """dst = min(dst, value) atomically."""
+    return _atomic("min", dst, value, return_prev)
+
+
+def atomic_or(dst: Buffer | Region | Load, value: Any, memory_order: str | None = None) -> Stmt | Effect:
+    """dst |= value atomically (integers)."""
+    return _atomic("or", dst, value, False)
+
+
+def _wide(count: int, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
+    if return_prev:
+        raise TypeTileError(
+            "TB258",
+            f"atomic_addx{count}: return_prev gives the old value of one element, not of {count}",
+            fix="use T.atomic_add(A[i], x, return_prev=True) for each element",
+        )
+    sides: list[Region] = []
+    for what, side in (("the destination", dst), ("the value", value)):
+        own = extents_of(side)
+        rank = len(side.indices) if isinstance(side, Load) else len(own or ())
+        sides.append(as_region(side, what, fitting((count,), rank, what)))
+    return AtomicTile("add", sides[0], sides[1])
+
+
+def atomic_addx2(dst: Load | Region, value: Load | Region, return_prev: bool = False) -> Stmt | Effect:
+    """Two neighbouring elements at once: dst[i : i + 2] += value[j : j + 2]."""
+    return _wide(2, dst, value, return_prev)
+
+
+def atomic_addx4(dst: Load | Region, value: Load | Region, return_prev: bool = False) -> Stmt | Effect:
+    """Four neighbouring elements at once: dst[i : i + 4] += value[j : j + 4]."""
+    return _wide(4, dst, value, return_prev)
+
+
+def _element(value: Any, name: str) -> Load:
+    if isinstance(value, Load):
+        return value
+    raise TypeTileError(
+        "TB259", f"{name} takes one element, got {type(value).__name__} {_name(value)}", fix="index it, as in A[i]"
+    )
+
+
+def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
+    """The element as other blocks left it (an atomic addition of zero, so it is never a stale copy)."""
+    element = _element(src, "atomic_load")
+    out = _rmw("add", element, const(0, element.dtype), True)
+    assert isinstance(out, Effect)
+    return out
+
+
+def atomic_store(dst: Load, src: Any, memory_order: str = "seq_cst") -> Stmt | Effect:
+    """Replace the element atomically."""
+    return _rmw("exch", _element(dst, "atomic_store"), src, False)

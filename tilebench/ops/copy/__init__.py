@@ -1,5 +1,5 @@
 """The copy op: spec.py says what it is; one file for each way to carry it out."""
 
-from tilebench.ops.copy.spec import Copy
+from tilebench.ops.copy.spec import Copy, async_copy, copy
 
-__all__ = ["Copy"]
+__all__ = ["Copy", "async_copy", "copy"]

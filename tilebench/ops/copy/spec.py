@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from tilebench.ir.tile import Region
-from tilebench.ops.base import Op, register
+from tilebench.errors import TypeTileError
+from tilebench.ir.expr import Expr, Load, as_expr
+from tilebench.ir.tile import Buffer, Region, Stmt, Store
+from tilebench.ops.base import BlockValues, Cost, Op, register
+from tilebench.ops.regions import is_private, over, pair, region_bytes, shape_text, squeezed, writable
 
 
 @register
@@ -14,7 +18,10 @@ class Copy(Op):
     """destination[...] = source[...], equal tile shapes after dropping unit dims; elements outside a global source read as 0.
 
     coalesced_width: elements a thread moves at once, as the user asked; asynchronous: T.async_copy (no wait);
-    prefer: 'tma' | 'cp_async' | 'sync' | None.
+    prefer: 'tma' | 'cp_async' | 'sync' | None; outside: what elements outside a global source read as (None: 0; set by
+    passes/check.py from T.annotate_safe_value).
+    Stores outside a global destination are skipped. Values are converted as by a cast: float to narrower float rounds to
+    nearest even, overflow gives inf (fp8: the largest finite value), NaN stays NaN; float to integer truncates.
     """
 
     source: Region
@@ -23,6 +30,7 @@ class Copy(Op):
     disable_tma: bool = False
     asynchronous: bool = False
     prefer: str | None = None
+    outside: Expr | None = None
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -31,3 +39,82 @@ class Copy(Op):
     @property
     def writes(self) -> tuple[Region, ...]:
         return (self.destination,)
+
+    def check(self) -> None:
+        a, b = self.source, self.destination
+        if squeezed(a.shape) != squeezed(b.shape):
+            raise TypeTileError(
+                "TB220",
+                f"copy: the source {a.buffer.name} is {shape_text(a.shape)}, the destination {b.buffer.name} is "
+                f"{shape_text(b.shape)}",
+                why="a copy moves a tile to a tile of the same shape (dimensions of extent 1 do not count)",
+                fix=f"give {b.buffer.name} a tile of {shape_text(squeezed(a.shape))}, or take {shape_text(squeezed(b.shape))} "
+                f"of {a.buffer.name}",
+            )
+        if self.coalesced_width is not None and self.coalesced_width < 1:
+            raise TypeTileError(
+                "TB224",
+                f"copy: coalesced_width={self.coalesced_width} is not a number of elements",
+                fix="leave it out, or pass 1, 2, 4, 8 or 16",
+            )
+        writable(a, "copy")
+        writable(b, "copy")
+
+    def run(self, block: BlockValues) -> None:
+        values = block.read(self.source)
+        block.write(self.destination, values.reshape(self.destination.shape))
+
+    def cost(self) -> Cost:
+        return Cost(
+            read={self.source.buffer.scope: region_bytes(self.source)},
+            written={self.destination.buffer.scope: region_bytes(self.destination)},
+        )
+
+    def expand(self) -> Stmt:
+        return over(
+            squeezed(self.destination.shape),
+            lambda walk: walk.write(self.destination, walk.vars, walk.read(self.source, walk.vars, self.outside)),
+            is_private(self.source, self.destination),
+        )
+
+
+def _copy(
+    src: Any, dst: Any, coalesced_width: int | None, disable_tma: bool, prefer: str | None, asynchronous: bool
+) -> Stmt:
+    scalar_source = isinstance(src, int | float) or (isinstance(src, Expr) and not isinstance(src, Load))
+    if isinstance(dst, Load) and (scalar_source or isinstance(src, Load)):
+        return Store(dst.buffer, dst.indices, as_expr(src).astype(dst.dtype))
+    source, destination = pair(src, dst, "the source", "the destination")
+    return Copy(source, destination, coalesced_width, disable_tma, asynchronous, prefer)
+
+
+def copy(
+    src: Buffer | Region | Load,
+    dst: Buffer | Region | Load,
+    *,
+    coalesced_width: int | None = None,
+    disable_tma: bool = False,
+    eviction_policy: Any = None,
+    prefer_instruction: Literal["tma", "cp_async", "sync"] | None = None,
+    annotations: Any = None,
+    loop_layout: Any = None,
+) -> Stmt:
+    """Copy a tile: `T.copy(A[by * 128, k * 32], A_shared)`.
+
+    Each side is a buffer, a slice, or an element that marks where the tile starts (it takes the other side's extents).
+    Element to element is a store with a cast. Outside a global tensor, reads give 0 and writes are skipped.
+    eviction_policy, annotations and loop_layout are hints that change no value.
+    """
+    return _copy(src, dst, coalesced_width, disable_tma, prefer_instruction, False)
+
+
+def async_copy(
+    src: Buffer | Region | Load,
+    dst: Buffer | Region | Load,
+    *,
+    coalesced_width: int | None = None,
+    annotations: Any = None,
+    loop_layout: Any = None,
+) -> Stmt:
+    """`T.copy` that the program waits for itself (T.ptx_wait_group); a plain copy where there is nothing asynchronous."""
+    return _copy(src, dst, coalesced_width, False, "cp_async", True)

@@ -1,5 +1,5 @@
 """The gemm op: spec.py says what it is; one file for each instruction that carries it out."""
 
-from tilebench.ops.gemm.spec import Gemm, GemmWarpPolicy
+from tilebench.ops.gemm.spec import Gemm, GemmWarpPolicy, gemm
 
-__all__ = ["Gemm", "GemmWarpPolicy"]
+__all__ = ["Gemm", "GemmWarpPolicy", "gemm"]
