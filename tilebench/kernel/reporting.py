@@ -1,0 +1,353 @@
+"""From a compiled kernel to its `Report`: facts gathered from the stages, the binary, the model and the last run."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilebench.errors import Loc, TileError
+from tilebench.ir.expr import int_value
+from tilebench.ir.text import print_kernel, print_program, print_stmt
+from tilebench.ir.tile import Buffer, Kernel as TileKernel, Parallel, Stmt, TileOp
+from tilebench.ir.rewrite import loads, walk
+from tilebench.kernel.target import device_of
+from tilebench.layouts import FragmentLayout, SharedLayout
+from tilebench.ops.base import Op
+from tilebench.passes.stages import Allocated, Lowered, Partitioned, Placed, Scheduled, Selected, Synchronised
+from tilebench.profiling import model, timeline
+from tilebench.profiling.work import Work, count
+from tilebench.report import (
+    BufferInfo,
+    CodeText,
+    DiffInfo,
+    DigitInfo,
+    Figure,
+    Finding,
+    LayoutInfo,
+    OpInfo,
+    PassInfo,
+    Report,
+    Resources,
+    RoleInfo,
+    Span,
+)
+from tilebench.targets import occupancy
+
+if TYPE_CHECKING:
+    from tilebench.kernel.compiled import Kernel
+
+TABLE_LIMIT = 1 << 15
+"""Layouts without digits are sent as a table up to this many elements."""
+
+
+def span(at: Loc | None) -> Span | None:
+    """A Loc as a Span of the cell: of the outermost call when the node came from a macro."""
+    while at is not None and at.call_site is not None:
+        at = at.call_site
+    return None if at is None else Span(at.line, at.column, at.end_line or at.line, at.end_column)
+
+
+def line_of(at: Loc | None) -> int:
+    """The cell line, 0 for none."""
+    place = span(at)
+    return place.line if place else 0
+
+
+def identity(kernel: Kernel) -> str:
+    """The kernel's id on the selection bus: a hash of its text, configuration and target."""
+    text = print_kernel(kernel.prim).text + str(sorted(kernel.config.items())) + str(kernel.target)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+# ------------------------------------------------------------------ facts from the stages
+
+
+def buffer_info(buffer: Buffer, allocated: Allocated | None) -> BufferInfo:
+    """What a view shows of a buffer."""
+    sizes = tuple(int_value(s) or 0 for s in buffer.shape)
+    size = math.prod(sizes) * buffer.dtype.bytes
+    slot = allocated.slots.get(buffer) if allocated else None
+    versions = allocated.scheduled.versions.get(buffer, 1) if allocated else 1
+    return BufferInfo(
+        buffer.name, sizes, buffer.dtype.name, buffer.scope, size, span(buffer.loc), slot.offset if slot else None, versions,
+        slot.first if slot else 0, slot.last if slot else 0,
+    )  # fmt: skip
+
+
+def layout_info(name: str, layout: FragmentLayout | SharedLayout, bits: int, reason: str, line: int) -> LayoutInfo:
+    """A layout as the views want it: digits or strides where they describe it, else the table."""
+    if isinstance(layout, FragmentLayout):
+        digits = layout.is_digits
+        table = None if digits else layout.elements().astype(np.int32).ravel()
+        return LayoutInfo(
+            name, "fragment", layout.shape, bits, layout.threads, layout.registers, layout.replication,
+            _digits(layout.reg) if digits else (), _digits(layout.thread) if digits else (),
+            table=table if table is None or table.size <= TABLE_LIMIT else table[:TABLE_LIMIT],
+            formula=layout.describe(grid=False), reason=reason, reason_line=line,
+        )  # fmt: skip
+    swizzle = layout.swizzle
+    table = layout.table
+    return LayoutInfo(
+        name, "shared", layout.shape, bits, strides=layout.strides, panel=layout.panel or 0, panel_stride=layout.panel_stride,
+        swizzle=(swizzle.bits, swizzle.base, swizzle.shift), table=None if table is None else np.asarray(table).ravel(),
+        formula=layout.describe(), reason=reason, reason_line=line,
+    )  # fmt: skip
+
+
+def _digits(digits: Sequence[Any]) -> tuple[DigitInfo, ...]:
+    return tuple(DigitInfo(d.size, -1 if d.dim is None else d.dim, d.stride) for d in digits)
+
+
+def ops_of(kernel: TileKernel) -> dict[Stmt, str]:
+    """Ids of the tile ops and parallel loops in program order: 'op0', 'op1' ..."""
+    found = [n for n in walk(kernel.body) if isinstance(n, TileOp | Parallel)]
+    return {n: f"op{i}" for i, n in enumerate(found)}
+
+
+def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
+    text = print_stmt(stmt).text.splitlines()[0]
+    if isinstance(stmt, Parallel):
+        reads = sorted({e.buffer.name for e in loads(stmt.body)})
+        writes = sorted({b.name for n in walk(stmt.body) if isinstance(b := getattr(n, "buffer", None), Buffer)} - set(reads))
+        return OpInfo(ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes))
+    assert isinstance(stmt, Op), "tile ops derive from Op"
+    cost = stmt.cost()
+    instruction, reason, declined, grid = "", "", (), (1, 1)
+    if partitioned is not None and stmt in partitioned.selected.instructions:
+        selected = partitioned.selected
+        instruction = selected.instructions[stmt].name
+        reason = selected.reasons[stmt].text if stmt in selected.reasons else ""
+        declined = tuple(r.text for r in selected.declined.get(stmt, ()))
+        grid = partitioned.warp_grids.get(stmt, (1, 1))
+    moved = sum(cost.read.values()) + sum(cost.written.values())
+    return OpInfo(
+        ident, type(stmt).__name__.lower(), text, span(stmt.loc), instruction, reason, declined,
+        tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops, moved, "all", grid,
+    )  # fmt: skip
+
+
+def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
+    """The text of a stage for the passes view, with the place that each line came from."""
+    match stage:
+        case Lowered():
+            printed = print_program(stage.program)
+            return printed.text, printed.locs
+        case Synchronised() | Scheduled():
+            printed = print_stmt(stage.body)
+            return printed.text, printed.locs
+        case Selected():
+            rows = [(f"{print_stmt(op).text.splitlines()[0]}  ->  {i.name}", op.loc) for op, i in stage.instructions.items()]
+        case Partitioned():
+            rows = [(f"role {r.name}: threads {r.first_thread}..{r.first_thread + r.threads - 1}", None) for r in stage.roles]
+            rows += [(f"{print_stmt(op).text.splitlines()[0]}  ->  warps {g[0]} x {g[1]}", op.loc) for op, g in stage.warp_grids.items()]
+        case Placed():
+            rows = [(f"{b.name}: {layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}", b.loc) for b, layout in stage.layouts.items()]
+        case Allocated():
+            rows = [(f"{b.name}: bytes {s.offset}..{s.offset + s.size - 1}, live {s.first}..{s.last}", b.loc) for b, s in stage.slots.items()]
+            rows.append((f"total {stage.shared_bytes} bytes", None))
+        case _:
+            printed = print_kernel(stage.kernel)
+            return printed.text, printed.locs
+    lines = [(line, at) for text, at in rows for line in text.splitlines()]
+    return "\n".join(text for text, _ in lines), tuple(at for _, at in lines)
+
+
+# ------------------------------------------------------------------ the report
+
+
+def make_report(
+    kernel: Kernel,
+    *,
+    diffs: Sequence[DiffInfo] = (),
+    run_ms: Figure | None = None,
+    history: Sequence[Any] = (),
+    findings: Iterable[Finding] = (),
+    extra: dict[str, Figure] | None = None,
+) -> Report:
+    """The Report of a kernel. diffs: comparisons made (kernel/verify.py); run_ms: a measured time; history: earlier roofline points."""
+    prim = kernel.prim
+    source = prim.loc.source if prim.loc else None
+    compilation = kernel.compilation
+    built = kernel.executable.built
+    stages, problem = None, ""
+    try:
+        stages = kernel.stages()
+    except TileError as error:
+        if kernel.target.is_gpu:
+            raise
+        problem = error.what  # a CPU kernel need not fit a GPU: say so and go on
+    found = list(findings)
+    if problem:
+        found.append(Finding("gpu", "info", f"no GPU view of this kernel: {problem}"))
+    placed = stages.stage(Placed) if stages else None
+    allocated = stages.stage(Allocated) if stages else None
+    partitioned = stages.stage(Partitioned) if stages else None
+    ids = ops_of(prim)
+    infos = tuple(_op_info(stmt, ident, partitioned) for stmt, ident in ids.items())
+    arch = (stages.target.arch if stages else None) or "sm_90a"
+    work = _work(kernel)
+    device_name = _device_name(kernel)
+    resources = _resources(kernel, stages, arch)
+    figures: dict[str, Figure] = dict(extra or {})
+    check_us = sum(s.microseconds for s in compilation.snapshots)
+    figures["compile_ms"] = Figure((check_us + compilation.build_microseconds) / 1e3, "ms", "measured", "this machine")
+    for name, ms in built.milliseconds.items():
+        figures[f"{name}_ms"] = Figure(ms, "ms", "measured", "this machine")
+    if run_ms is not None:
+        figures["run_ms"] = run_ms
+    roofline, timelines = None, ()
+    if work is not None:
+        figures["flops"] = Figure(work.flops, "FLOP", "predicted", "counted from the program")
+        figures["bytes"] = Figure(work.tensor_bytes, "B", "predicted", "each tensor once")
+        roofline, timelines = _performance(kernel, work, stages, arch, resources, run_ms, ids, history)
+        if roofline is not None:
+            figures["predicted_us"] = Figure(roofline.predicted_us, "us", "predicted", f"model of {roofline.device}")
+    if built.spill_bytes:
+        found.append(Finding("spill", "warning", f"{built.spill_bytes} bytes of registers spill to local memory", hint="use smaller tiles or more threads"))
+    if stages is not None:
+        lowered: Lowered = stages.stage(Lowered)
+        found += [
+            Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s)) for r in lowered.conversions
+        ]
+    verdict, ok = _verdict(diffs)
+    return Report(
+        id=identity(kernel), name=prim.name, target=str(kernel.target), source=source.text if source else "",
+        first_line=source.first_line if source else 1, device=device_name,
+        config={k: str(v) for k, v in kernel.config.items()}, verdict=verdict, ok=ok,
+        params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
+        buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
+        layouts=_layouts(placed), ops=infos,
+        roles=tuple(RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values())) for r in partitioned.roles) if partitioned else (),
+        timelines=timelines, passes=_passes(stages or compilation), code=_code(kernel, stages), resources=resources,
+        roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,
+    )  # fmt: skip
+
+
+def _verdict(diffs: Sequence[DiffInfo]) -> tuple[str, bool | None]:
+    decided = [d for d in diffs if d.verdict != "unchecked"]
+    if not decided:
+        return "not run", None
+    bad = [d for d in decided if d.verdict == "fail"]
+    if bad:
+        first = bad[0]
+        return f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from {first.against} ({first.how})", False
+    against = " and ".join(dict.fromkeys(d.against for d in decided))
+    return f"correct against {against}: {decided[0].how}", True
+
+
+def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:
+    if placed is None:
+        return ()
+    infos: list[LayoutInfo] = []
+    for buffer, layout in placed.layouts.items():
+        reason = placed.reasons.get(buffer)
+        infos.append(layout_info(buffer.name, layout, buffer.dtype.bits, reason.text if reason else "", line_of(reason.at) if reason else 0))
+    for loop, layout in placed.loops.items():
+        reason = placed.reasons.get(loop)
+        infos.append(
+            layout_info(f"loop@{line_of(loop.loc)}", layout, 32, reason.text if reason else "", line_of(reason.at) if reason else 0)
+        )
+    return tuple(infos)
+
+
+def _passes(compilation: Any) -> tuple[PassInfo, ...]:
+    infos: list[PassInfo] = []
+    before = ""
+    for snapshot in compilation.snapshots:
+        text, _ = stage_text(snapshot.stage)
+        infos.append(PassInfo(snapshot.name, text, round(snapshot.microseconds, 1), text != before))
+        before = text
+    return tuple(infos)
+
+
+def _code(kernel: Kernel, stages: Any) -> tuple[CodeText, ...]:
+    tile = print_kernel(kernel.prim)
+    texts = [CodeText("tile", tile.text, tuple(line_of(at) for at in tile.locs))]
+    if stages is not None:
+        thread = print_program(stages.stage(Lowered).program)
+        texts.append(CodeText("thread", thread.text, tuple(line_of(at) for at in thread.locs)))
+    built = list(kernel.executable.built.code)
+    if stages is not None and not kernel.target.is_gpu:
+        built += _gpu_text(stages)
+    known = {t.level for t in texts}
+    return tuple(texts + [c for c in built if c.level not in known])
+
+
+def _gpu_text(stages: Any) -> list[CodeText]:
+    """CUDA C++ of a kernel that runs on the CPU, so that a laptop shows it too."""
+    from tilebench.backends.cuda.emit import emit
+
+    emitted = emit(stages.stage(Lowered).program)
+    return [CodeText("cuda", emitted.text, tuple(emitted.lines))]
+
+
+def _work(kernel: Kernel) -> Work | None:
+    call = kernel.last_call
+    if call is None:
+        if kernel.prim.symbols:
+            return None
+        grid = tuple(int_value(g) for g in kernel.prim.grid)
+        if any(g is None for g in grid):
+            return None
+        return count(kernel.prim, tuple(g for g in grid if g is not None), {})
+    return count(kernel.prim, call.grid, call.symbols)
+
+
+def _device_name(kernel: Kernel) -> str:
+    if device_of(kernel.target) == "cuda":
+        try:
+            from tilebench.backends.cuda import driver
+
+            return driver.device_name() if driver.available() else ""
+        except ImportError:
+            return ""
+    from tilebench.profiling.cpu_peaks import cpu_name
+
+    return cpu_name()
+
+
+def _resources(kernel: Kernel, stages: Any, arch: str) -> Resources:
+    built = kernel.executable.built
+    threads = kernel.prim.thread_count
+    grid = kernel.last_call.grid if kernel.last_call else tuple(int_value(g) or 0 for g in kernel.prim.grid)
+    shared = built.shared_bytes
+    if stages is not None:
+        shared = stages.stage(Allocated).shared_bytes
+    if stages is None or not kernel.target.is_gpu and built.registers is None:
+        return Resources(None, None, shared, threads, grid)
+    if built.registers is None:
+        return Resources(None, None, shared, threads, grid)
+    occupied = occupancy(arch, threads, built.registers, shared)
+    figure = Figure(occupied.fraction, "of warps", "predicted", f"occupancy table of {arch}")
+    return Resources(built.registers, built.spill_bytes, shared, threads, grid, occupied.blocks, figure, occupied.limiter)
+
+
+def _performance(
+    kernel: Kernel, work: Work, stages: Any, arch: str, resources: Resources, run_ms: Figure | None, ids: dict[Stmt, str], history: Sequence[Any]
+) -> tuple[Any, tuple[Any, ...]]:
+    measured = Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms else None
+    timelines: tuple[Any, ...] = ()
+    device = model.device_for(arch, _device_name(kernel) if kernel.target.is_gpu else "")
+    occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
+    if stages is not None and device is not None:
+        names = {s: (i, type(s).__name__.lower(), line_of(s.loc)) for s, i in ids.items()}
+        made = timeline.predicted(stages.stage(Scheduled), names, device, max(1, occupied.blocks))
+        timelines = (made,) if made else ()
+    if kernel.target.is_gpu:
+        if device is None:
+            return None, timelines
+        info = model.gpu_roofline(work, device, model.predict(work, device, occupied), measured, kernel.name)
+    else:
+        from tilebench.profiling.cpu_peaks import cpu_name, peaks
+
+        gflops, gb_s = peaks()
+        info = model.cpu_roofline(work, cpu_name(), gflops, gb_s, measured, kernel.name)
+    if history:
+        import dataclasses
+
+        info = dataclasses.replace(info, points=(*history, *info.points))
+    return info, timelines
