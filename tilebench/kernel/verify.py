@@ -1,0 +1,270 @@
+"""Is the result right? Each output against the float64 oracle's running error bound, and against PyTorch when asked.
+
+Against the oracle: |got - value| <= bound, element by element; elements whose value hangs on a comparison within its own
+error are ambiguous, left out and counted. Against a reference given by the user: |got - reference| <= 2 * bound, since
+the reference, a right program for the same function in the same types, may be off by its own bound; with atol/rtol the user's rule.
+NaN and infinities must stand at the same places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilebench.errors import TileError
+from tilebench.ir.dtype import DType, decode
+from tilebench.ir.tile import Buffer
+from tilebench.kernel import args
+from tilebench.report import DiffInfo, WorstElement
+
+if TYPE_CHECKING:
+    from tilebench.kernel.compiled import Kernel
+
+HEAT_CELLS = 64
+"""The heat map has at most this many rows and columns."""
+ORACLE_WORK = 3e8
+"""Floating-point operations that the oracle may do before blocks are sampled."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an output should be. bound None: unknown; covered and ambiguous: masks (None: all, none)."""
+
+    against: str
+    value: np.ndarray
+    bound: np.ndarray | None
+    covered: np.ndarray | None = None
+    ambiguous: np.ndarray | None = None
+
+
+def host_values(value: Any, name: str) -> tuple[np.ndarray, DType]:
+    """A tensor's values on the host in compute form, contiguous, and its dtype."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    view = args.view(value, name)
+    return np.array(decode(view.array(), view.dtype)), view.dtype
+
+
+def snapshot(values: Sequence[Any]) -> list[Any]:
+    """Copies of the tensor arguments (inputs may be overwritten by the run)."""
+    return [v.clone() if hasattr(v, "clone") else v.copy() if isinstance(v, np.ndarray) else v for v in values]
+
+
+def against_oracle(kernel: Kernel, before: Sequence[Any], after: Sequence[Any], seed: int = 0) -> list[DiffInfo]:
+    """Each written tensor compared with the oracle. before: all parameter values ahead of the run; after: behind it."""
+    references = oracle_references(kernel, before, seed)
+    infos: list[DiffInfo] = []
+    for param, value in zip(kernel.params, after, strict=True):
+        if param.name in references:
+            got, dtype = host_values(value, param.name)
+            infos.append(compare(param.name, got, dtype, references[param.name], kernel=kernel))
+    return infos
+
+
+def oracle_references(kernel: Kernel, before: Sequence[Any], seed: int = 0) -> dict[str, Reference]:
+    """The oracle's references by output name; blocks are sampled when the whole launch is too much work.
+
+    The one reason to have none is a statement that the oracle does not know: then the dict is empty.
+    """
+    from tilebench.oracle import OracleUnsupported, evaluate
+    from tilebench.profiling.work import count
+
+    call = args.bind(kernel.prim, [_host(v) for v in before], "cpu", host_arrays=True)
+    work = count(kernel.prim, call.grid, call.symbols)
+    total = math.prod(call.grid)
+    blocks = None
+    effort = work.flops + 4 * work.global_bytes
+    if effort > ORACLE_WORK and total > 4:
+        blocks = sample_blocks(call.grid, max(4, int(total * ORACLE_WORK / effort)), seed)
+    try:
+        results = evaluate(kernel.prim, call.arguments, call.symbols, call.grid, blocks)
+    except OracleUnsupported:
+        return {}
+    return {name: Reference("oracle", r.value, r.bound, r.covered, r.ambiguous) for name, r in results.items()}
+
+
+def _host(value: Any) -> Any:
+    return value.detach().cpu() if hasattr(value, "detach") else value
+
+
+def sample_blocks(grid: tuple[int, ...], number: int, seed: int = 0) -> list[tuple[int, ...]]:
+    """First, last, the tails of each axis, and random blocks: at most `number` (at least 4) block indices."""
+    last = tuple(g - 1 for g in grid)
+    corners = {tuple(0 for _ in grid), last}
+    for axis in range(len(grid)):
+        corners.add(tuple(last[a] if a == axis else 0 for a in range(len(grid))))
+    rng = np.random.default_rng(seed)
+    total = math.prod(grid)
+    wanted = min(number, total)
+    for _ in range(4 * wanted):
+        if len(corners) >= wanted:
+            break
+        corners.add(tuple(int(i) for i in np.unravel_index(int(rng.integers(total)), grid)))
+    return sorted(corners)
+
+
+def against_reference(
+    kernel: Kernel,
+    outputs: Mapping[str, Any],
+    expected: Mapping[str, Any],
+    oracle: Mapping[str, Reference],
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> list[DiffInfo]:
+    """Outputs against the user's reference values, with the oracle's bounds where it has them."""
+    infos: list[DiffInfo] = []
+    for name, want in expected.items():
+        got, dtype = host_values(outputs[name], name)
+        value = host_values(want, name)[0].astype(np.float64)
+        if value.shape != got.shape:
+            raise TileError(
+                "TB610", f"the reference for {name} has shape {value.shape}, the kernel's output {got.shape}", fix="make --ref return the same shape"
+            )
+        known = oracle.get(name)
+        bound = None
+        if atol is not None or rtol is not None:
+            bound = (atol or 0.0) + (rtol or 0.0) * np.abs(value)
+        elif known is not None and known.bound is not None:
+            bound = 2 * known.bound
+            if known.covered is not None:
+                top = float(np.max(bound[known.covered], initial=0.0))
+                bound = np.where(known.covered, bound, top)
+        infos.append(compare(name, got, dtype, Reference("torch", value, bound, None, known.ambiguous if known else None), kernel=kernel, rule=_rule(atol, rtol)))
+    return infos
+
+
+def _rule(atol: float | None, rtol: float | None) -> str:
+    return f"|difference| <= {atol or 0:g} + {rtol or 0:g} * |reference|" if atol is not None or rtol is not None else ""
+
+
+def compare(name: str, got: np.ndarray, dtype: DType, reference: Reference, *, kernel: Kernel | None = None, rule: str = "") -> DiffInfo:
+    """One output against a reference. got in compute form."""
+    want = reference.value
+    covered = np.ones(got.shape, bool) if reference.covered is None else reference.covered
+    ambiguous = np.zeros(got.shape, bool) if reference.ambiguous is None else reference.ambiguous
+    checked = covered & ~ambiguous
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(a - b)
+        special = np.isnan(a) | np.isnan(b) | np.isinf(a) | np.isinf(b)
+        agree = (np.isnan(a) & np.isnan(b)) | (a == b)
+        error = np.where(special, np.where(agree, 0.0, np.inf), error)
+        bound = np.zeros_like(error) if reference.bound is None else np.broadcast_to(reference.bound, error.shape)
+        ratio = np.where(error == 0, 0.0, error / np.where(bound > 0, bound, np.finfo(float).tiny))
+        relative = np.where(error == 0, 0.0, error / np.where(b == 0, np.inf, np.abs(b)))
+    shown = np.where(checked, ratio, 0.0)
+    wrong = (shown > 1.0) & checked
+    count, total = int(checked.sum()), got.size
+    exact = reference.bound is not None and not np.any(bound)
+    how = rule or ("equal bit for bit" if exact else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its own {dtype} arithmetic")
+    if reference.bound is None:
+        verdict, how = "unchecked", "no error bound is known for this program"
+    else:
+        verdict = "fail" if wrong.any() else "pass" if count else "unchecked"
+    finite = np.where(checked & np.isfinite(error), error, 0.0)
+    heat, step = _heat(np.where(checked, np.minimum(shown, 1e30), 0.0))
+    return DiffInfo(
+        output=name, against=reference.against, verdict=verdict, how=how, max_abs=float(finite.max(initial=0.0)),
+        max_rel=float(np.where(checked & np.isfinite(relative), relative, 0.0).max(initial=0.0)), max_ratio=float(min(shown.max(initial=0.0), 1e30)),
+        wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total, heat=heat, heat_step=step,
+        worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(a, b, error, checked, dtype),
+        pattern=_pattern(wrong) if wrong.any() else "",
+    )  # fmt: skip
+
+
+def _as_matrix(x: np.ndarray) -> np.ndarray:
+    if x.ndim == 0:
+        return x.reshape(1, 1)
+    return x.reshape(-1, x.shape[-1]) if x.ndim != 1 else x.reshape(1, -1)
+
+
+def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+    matrix = _as_matrix(ratio)
+    rows, columns = (max(1, -(-n // HEAT_CELLS)) for n in matrix.shape)
+    if matrix.size == 0:
+        return np.zeros((1, 1), np.float32), (1, 1)
+    row_starts, column_starts = np.arange(0, matrix.shape[0], rows), np.arange(0, matrix.shape[1], columns)
+    folded = np.maximum.reduceat(np.maximum.reduceat(matrix, row_starts, axis=0), column_starts, axis=1)
+    return folded.astype(np.float32), (rows, columns)
+
+
+def _worst(a: np.ndarray, b: np.ndarray, error: np.ndarray, ratio: np.ndarray, kernel: Kernel | None, name: str) -> tuple[WorstElement, ...]:
+    flat = ratio.ravel()
+    top = np.argsort(-flat, kind="stable")[:10]
+    line = _writer_line(kernel, name)
+    return tuple(
+        WorstElement(
+            tuple(int(i) for i in np.unravel_index(int(k), a.shape)), float(a.ravel()[k]), float(b.ravel()[k]),
+            float(min(error.ravel()[k], 1e300)), float(min(flat[k], 1e30)), line,
+        )
+        for k in top
+        if flat[k] > 0
+    )  # fmt: skip
+
+
+def _writer_line(kernel: Kernel | None, name: str) -> int:
+    """The cell line of the last statement that writes the output."""
+    if kernel is None:
+        return 0
+    from tilebench.ir.rewrite import walk
+    from tilebench.ir.tile import AtomicRMW, Store, TileOp
+
+    line = 0
+    for node in walk(kernel.prim.body):
+        buffers: tuple[Buffer, ...] = ()
+        if isinstance(node, TileOp):
+            buffers = tuple(r.buffer for r in node.writes)
+        elif isinstance(node, Store | AtomicRMW):
+            buffers = (node.buffer,)
+        if any(b.name == name and b.scope == "global" for b in buffers) and node.loc is not None:
+            line = node.loc.line
+    return line
+
+
+def _histograms(a: np.ndarray, b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DType) -> dict[str, Any]:
+    finite = error[checked & np.isfinite(error)]
+    if not finite.size:
+        return {}
+    top = float(finite.max())
+    edges = np.linspace(0, top if top > 0 else 1.0, 21)
+    result = {"abs": _bins(finite, edges)}
+    u = dtype.unit_roundoff
+    if u:
+        magnitude = np.maximum(np.abs(b[checked & np.isfinite(error)]), np.finfo(np.float32).tiny)
+        ulps = finite / (np.exp2(np.floor(np.log2(magnitude))) * 2 * u)
+        result["ulp"] = _bins(np.minimum(ulps, 64), np.array([0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64.0]))
+    del a
+    return result
+
+
+def _bins(values: np.ndarray, edges: np.ndarray) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    counts, _ = np.histogram(values, edges)
+    return tuple(float(e) for e in edges), tuple(int(c) for c in counts)
+
+
+def _pattern(wrong: np.ndarray) -> str:
+    """A guess at the cause from where the wrong elements are."""
+    matrix = _as_matrix(wrong)
+    rows, columns = matrix.any(axis=1), matrix.any(axis=0)
+    share = float(matrix.mean())
+    if share > 0.95:
+        return "nearly every element: a wrong formula, a missing term, or the wrong operand"
+    if matrix.shape[0] > 1 and rows[-1] and not rows[:-1].any():
+        return "only the last row: a tail that is cut off or an index that is off by one"
+    if matrix.shape[1] > 1 and columns[-1] and not columns[:-1].any():
+        return "only the last column: a tail that is cut off or an index that is off by one"
+    full_rows, full_columns = matrix.all(axis=1), matrix.all(axis=0)
+    if rows.any() and np.array_equal(rows, full_rows):
+        return f"whole rows ({int(rows.sum())} of {rows.size}): a row statistic (max, sum, scale) is wrong there"
+    if columns.any() and np.array_equal(columns, full_columns):
+        return f"whole columns ({int(columns.sum())} of {columns.size}): a column tile is wrong or stale"
+    where = np.argwhere(matrix)
+    low, high = where.min(axis=0), where.max(axis=0)
+    box = int(np.prod(high - low + 1))
+    if box < matrix.size and len(where) > 0.9 * box:
+        return f"one box, rows {low[0]} to {high[0]} and columns {low[1]} to {high[1]}: one block or warp tile is wrong"
+    return f"scattered ({share:.1%} of the elements): a race, or rounding beyond the bound"
