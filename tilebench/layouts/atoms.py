@@ -156,7 +156,9 @@ def ldmatrix_a(bits: int = 16, stored: Literal["mk", "km"] = "mk") -> FragmentLa
     """
     e = 128 // bits
     if stored == "mk":
-        return FragmentLayout((16, 2 * e), (Digit(e, 1, 1),), (Digit(8, 0, 1), Digit(2, 0, 8), Digit(2, 1, e)))
+        return FragmentLayout(
+            (16, 2 * e), (Digit(e, 1, 1),), (Digit(8, 0, 1), Digit(2, 0, 8), Digit(2, 1, e))
+        )
     assert bits == 16, "ldmatrix.trans transposes 16-bit elements only"
     return FragmentLayout((16, 16), (Digit(8, 1, 1),), (Digit(8, 0, 1), Digit(2, 1, 8), Digit(2, 0, 8)))
 
@@ -182,7 +184,9 @@ def ldmatrix_b(
 def ldmatrix_rows(count: Literal[1, 2, 4], bits: int = 16) -> FragmentLayout:
     """Addresses of ldmatrix.x{count} on matrices stacked along rows: lane l names row l % (8 * count)."""
     e = 128 // bits
-    return FragmentLayout((8 * count, e), (Digit(e, 1, 1),), (Digit(8 * count, 0, 1), Digit(4 // count, None)))
+    return FragmentLayout(
+        (8 * count, e), (Digit(e, 1, 1),), (Digit(8 * count, 0, 1), Digit(4 // count, None))
+    )
 
 
 def ldmatrix_result(count: Literal[1, 2, 4], trans: bool = False) -> FragmentLayout:
@@ -191,8 +195,12 @@ def ldmatrix_result(count: Literal[1, 2, 4], trans: bool = False) -> FragmentLay
     trans: every 8x8 matrix transposed on the way. PTX ISA 9.7.14.5.15, figure of the .m8n8 fragment.
     """
     if trans:
-        return FragmentLayout((8 * count, 8), (Digit(2, 0, 1), Digit(count, 0, 8)), (Digit(4, 0, 2), Digit(8, 1, 1)))
-    return FragmentLayout((8 * count, 8), (Digit(2, 1, 1), Digit(count, 0, 8)), (Digit(4, 1, 2), Digit(8, 0, 1)))
+        return FragmentLayout(
+            (8 * count, 8), (Digit(2, 0, 1), Digit(count, 0, 8)), (Digit(4, 0, 2), Digit(8, 1, 1))
+        )
+    return FragmentLayout(
+        (8 * count, 8), (Digit(2, 1, 1), Digit(count, 0, 8)), (Digit(4, 1, 2), Digit(8, 0, 1))
+    )
 
 
 # -- free layouts ----------------------------------------------------------------------------------------------------

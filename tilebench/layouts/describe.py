@@ -101,7 +101,10 @@ def _grid(layout: FragmentLayout) -> list[str]:
             if flat[thread, reg] >= 0:
                 first.setdefault(int(flat[thread, reg]), (thread, reg))
     cells = [
-        [f"{first[i * columns + j][0]}:{first[i * columns + j][1]}" if i * columns + j in first else "-" for j in range(columns)]
+        [
+            f"{first[i * columns + j][0]}:{first[i * columns + j][1]}" if i * columns + j in first else "-"
+            for j in range(columns)
+        ]
         for i in range(rows)
     ]
     width = max(len(cell) for row in cells for cell in row)

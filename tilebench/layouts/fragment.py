@@ -265,7 +265,9 @@ class FragmentLayout:
     def holders(self, *index: int) -> list[tuple[int, int]]:
         """All (thread, register) that hold the element, in order."""
         assert len(index) == self.rank, f"{len(index)} indices for a fragment of shape {self.shape}"
-        assert all(0 <= i < n for i, n in zip(index, self.shape, strict=True)), f"{index} outside {self.shape}"
+        assert all(0 <= i < n for i, n in zip(index, self.shape, strict=True)), (
+            f"{index} outside {self.shape}"
+        )
         flat = int(np.ravel_multi_index(index, self.shape))
         return [(int(t), int(r)) for t, r in np.argwhere(self._elements == flat)]
 
@@ -369,8 +371,10 @@ class FragmentLayout:
         """Layout with dimension `dim`, of extent 1 now, grown to `extent` in every holder's registers."""
         dim = self._dim(dim)
         assert self.shape[dim] == 1, f"dimension {dim} of {self.shape} is not 1"
-        return self.project(dim).expand(dim, extent) if self.rank > 1 else FragmentLayout(
-            (extent,), (*self.reg, Digit(extent, 0, 1)), self.thread
+        return (
+            self.project(dim).expand(dim, extent)
+            if self.rank > 1
+            else FragmentLayout((extent,), (*self.reg, Digit(extent, 0, 1)), self.thread)
         )
 
     def permute(self, dims: Sequence[int]) -> FragmentLayout:
@@ -461,7 +465,11 @@ class FragmentLayout:
         """True when every place holds the same element in both (padding included)."""
         if self == other:
             return True
-        same_sizes = (self.shape, self.threads, self.registers) == (other.shape, other.threads, other.registers)
+        same_sizes = (self.shape, self.threads, self.registers) == (
+            other.shape,
+            other.threads,
+            other.registers,
+        )
         return same_sizes and np.array_equal(self._elements, other._elements)
 
     def contains(self, other: FragmentLayout) -> bool:
@@ -570,7 +578,9 @@ class FragmentLayout:
                 found = place(*index, copy) if replicate > 1 else place(*index)
                 thread, reg = (int(x) for x in found)
                 if thread < 0 or reg < 0 or (threads is not None and thread >= threads):
-                    raise _bad_place(f"puts element {index} in thread {thread}, register {reg}", shape, threads)
+                    raise _bad_place(
+                        f"puts element {index} in thread {thread}, register {reg}", shape, threads
+                    )
                 if places.setdefault((thread, reg), index) != index:
                     clash = places[thread, reg]
                     what = f"puts elements {clash} and {index} both in thread {thread}, register {reg}"
@@ -587,18 +597,24 @@ class FragmentLayout:
 
     def __repr__(self) -> str:
         if self.table is not None:
-            return f"FragmentLayout({self.shape}, table of {self.threads} threads x {self.registers} registers)"
+            return (
+                f"FragmentLayout({self.shape}, table of {self.threads} threads x {self.registers} registers)"
+            )
         return f"FragmentLayout({self.shape}, reg={_short(self.reg)}, thread={_short(self.thread)})"
 
 
 def access_indices(access: Access | NDArray[Any], loop_shape: Sequence[int]) -> NDArray[np.int64]:
     """Buffer indices visited by a loop nest: int64 [*loop_shape, rank]."""
     if isinstance(access, np.ndarray):
-        assert access.shape[:-1] == tuple(loop_shape), f"indices of shape {access.shape} for a loop {loop_shape}"
+        assert access.shape[:-1] == tuple(loop_shape), (
+            f"indices of shape {access.shape} for a loop {loop_shape}"
+        )
         return access.astype(np.int64)
     out = np.empty((*loop_shape, len(access)), np.int64)
     for dim, (coeffs, const) in enumerate(access):
-        assert len(coeffs) == len(loop_shape), f"{len(coeffs)} coefficients for {len(loop_shape)} loop variables"
+        assert len(coeffs) == len(loop_shape), (
+            f"{len(coeffs)} coefficients for {len(loop_shape)} loop variables"
+        )
         index: Any = np.full(tuple(loop_shape), const, np.int64)
         for k, coeff in enumerate(coeffs):
             if coeff:
@@ -636,7 +652,11 @@ def _compact(table: Ints) -> Ints:
 
 
 def _short(digits: Sequence[Digit]) -> str:
-    return "(" + ", ".join(f"{d.size}:{'rep' if d.dim is None else f'd{d.dim}*{d.stride}'}" for d in digits) + ")"
+    return (
+        "("
+        + ", ".join(f"{d.size}:{'rep' if d.dim is None else f'd{d.dim}*{d.stride}'}" for d in digits)
+        + ")"
+    )
 
 
 def _bad_place(what: str, shape: tuple[int, ...], threads: int | None) -> Exception:

@@ -19,7 +19,9 @@ from tilebench.layouts.shared import SharedLayout
 
 WARP = 32
 BANKS = 32  # of 4 bytes each, since sm_20 (CUDA C++ programming guide, "Shared memory")
-SECTOR = 32  # bytes of the smallest global-memory transfer (CUDA C++ best practices guide, "Coalesced access")
+SECTOR = (
+    32  # bytes of the smallest global-memory transfer (CUDA C++ best practices guide, "Coalesced access")
+)
 LINE = 128  # bytes of a cache line, four sectors
 
 Strides = Sequence[int]
@@ -79,7 +81,9 @@ def _phase_degrees(addresses: Sequence[int] | NDArray[Any], width_bytes: int) ->
         words: set[int] = set()
         for address in active:
             words.update(range(int(address) // 4, (int(address) + width_bytes - 1) // 4 + 1))
-        banks = np.bincount([w % BANKS for w in words], minlength=BANKS) if words else np.zeros(BANKS, np.int64)
+        banks = (
+            np.bincount([w % BANKS for w in words], minlength=BANKS) if words else np.zeros(BANKS, np.int64)
+        )
         degrees.append(int(banks.max()))
     return degrees
 
@@ -113,13 +117,17 @@ def conflict_ways(fragment: FragmentLayout, shared: SharedLayout, itemsize: int,
     return conflict_ways_counted(fragment, shared, itemsize, vector) if linear is None else linear
 
 
-def conflict_ways_linear(fragment: FragmentLayout, shared: SharedLayout, itemsize: int, vector: int) -> int | None:
+def conflict_ways_linear(
+    fragment: FragmentLayout, shared: SharedLayout, itemsize: int, vector: int
+) -> int | None:
     """`conflict_ways` by ranks over F2, or None when a layout is not linear, is ragged, or has odd warps."""
     form = fragment.to_linear()
     columns = shared.linear
     if form is None or columns is None or len(form.thread) < 5 or any(fragment.padded_dims):
         return None
-    packed = [column for dim in reversed(columns) for column in dim]  # as the fragment packs: last dimension lowest
+    packed = [
+        column for dim in reversed(columns) for column in dim
+    ]  # as the fragment packs: last dimension lowest
     if len(packed) < sum(form.dim_bits):
         return None
     width = vector * itemsize
@@ -198,15 +206,19 @@ def conversion(
     if local.all():
         same = (own == np.arange(target.registers)) | ~target.valid()
         return Conversion("none" if same.all() and source.registers >= target.registers else "registers")
-    found = own.copy()
     lanes = min(WARP, target.threads)
+    found = own
     if target.threads % lanes == 0:
-        first = thread // lanes * lanes
-        for lane in range(lanes):
-            missing = (found < 0) & target.valid()
-            if not missing.any():
-                break
-            found = np.where(missing, source.lookup(first + lane, wanted), found)
+        # The first place of each element in each warp, as thread * registers + register; -1 where there is none.
+        places = source.threads * source.registers
+        first = np.full((source.threads // lanes, source.size), places, np.int64)
+        held = np.flatnonzero(source.valid().ravel())[
+            ::-1
+        ]  # backwards, so that the first place is written last
+        first[held // source.registers // lanes, source.elements().ravel()[held]] = held
+        near = first[thread // lanes, np.maximum(wanted, 0)]
+        near = np.where((near < places) & target.valid(), near % source.registers, -1)
+        found = np.where(own >= 0, own, near)
     if ((found >= 0) | ~target.valid()).all():
         shuffles = 0
         for reg in range(target.registers):

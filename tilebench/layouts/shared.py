@@ -93,7 +93,8 @@ class SharedLayout:
     def __post_init__(self) -> None:
         assert self.itemsize_bits in (4, 8, 16, 32, 64), f"{self.itemsize_bits}-bit elements in shared memory"
         assert self.table is not None or len(self.strides) == len(self.shape), "one stride for each dimension"
-        object.__setattr__(self, "inner", self.inner % len(self.shape))
+        # Without panels no dimension is special, and equal layouts must compare equal.
+        object.__setattr__(self, "inner", (self.inner if self.panel else -1) % len(self.shape))
         if self.table is not None:
             assert self.table.shape == self.shape, f"table of shape {self.table.shape} for {self.shape}"
             table = np.ascontiguousarray(self.table, np.int32)
@@ -129,7 +130,11 @@ class SharedLayout:
         return self._linear_extent()
 
     def _linear_extent(self) -> int:
-        last = sum((n - 1) * s for d, (n, s) in enumerate(zip(self.shape, self.strides, strict=True)) if d != self.inner)
+        last = sum(
+            (n - 1) * s
+            for d, (n, s) in enumerate(zip(self.shape, self.strides, strict=True))
+            if d != self.inner
+        )
         n = self.shape[self.inner]
         if self.panel is None:
             return last + (n - 1) * self.strides[self.inner] + 1
@@ -170,6 +175,8 @@ class SharedLayout:
         expression when a user's table has no XOR formula.
         """
         if self.table is None:
+            if self._row_dim is not None:
+                return self._chunk_xor_offset(index, self._row_dim)
             return self.swizzle.apply_elements(self.linear_offset(*index), self.itemsize_bits)
         if all(isinstance(x, (int, np.integer, np.ndarray)) for x in index):
             found = self.table[index]
@@ -183,6 +190,56 @@ class SharedLayout:
         step = self.itemsize_bits // 8
         offset = self.offset(*index)
         return offset if step == 1 else offset * step
+
+    @cached_property
+    def _row_dim(self) -> int | None:
+        """The dimension whose index is the row number of the swizzle, when the XOR can be done on the column alone.
+
+        That holds when the panel is as wide as the span, one dimension steps by a panel row, and every other
+        dimension and the panels step by whole periods.
+        """
+        if (
+            not self.swizzle.bits
+            or self.panel is None
+            or self.panel * self.itemsize_bits != self.swizzle.span * 8
+        ):
+            return None
+        steps = [s for d, s in enumerate(self.strides) if d != self.inner and self.shape[d] > 1]
+        if self.shape[self.inner] > self.panel:
+            steps.append(self.panel_stride)
+        rows = [
+            d for d, s in enumerate(self.strides) if s == self.panel and d != self.inner and self.shape[d] > 1
+        ]
+        period = self.swizzle.period * 8 // self.itemsize_bits
+        if len(rows) != 1 or self.strides[self.inner] != 1:
+            return None
+        return rows[0] if all(s % period == 0 or s == self.panel for s in steps) else None
+
+    def _chunk_xor_offset(self, index: Sequence[Any], row_dim: int) -> Any:
+        """offset with the column XORed by the row's number: the same value, shorter, and friendlier to a simplifier."""
+        row, column = index[row_dim], index[self.inner]
+        repeat, values = (
+            128 // self.swizzle.span,
+            1 << self.swizzle.bits,
+        )  # rows per 128 bytes, rows until it repeats
+        twist = row if repeat == 1 else row // repeat
+        if self.shape[row_dim] > repeat * values:
+            twist = twist % values
+        twist = twist * (128 // self.itemsize_bits)
+        panel = self.panel or 1
+        split = self.shape[self.inner] > panel
+        within = column % panel if split else column
+        if isinstance(within, int) and within == 0:
+            within = twist
+        elif not (isinstance(twist, int) and twist == 0):
+            within = within ^ twist
+        offset: Any = 0
+        for d, (x, n, stride) in enumerate(zip(index, self.shape, self.strides, strict=True)):
+            if d != self.inner and not (n == 1 and isinstance(x, int)):
+                offset = add(offset, x * stride)
+        if split:
+            offset = add(offset, column // panel * self.panel_stride)
+        return add(offset, within)
 
     def _xor_offset(self, index: Sequence[Any]) -> Any:
         columns = self.linear
@@ -344,7 +401,9 @@ def from_function(shape: Sequence[int], function: Callable[..., Any], bits: int)
         else:
             k = int(np.argmax(counts > 1))
             second = int(np.flatnonzero(offsets == values[k])[1])
-            what = f"puts elements {points[int(first[k])]} and {points[second]} both at offset {int(values[k])}"
+            what = (
+                f"puts elements {points[int(first[k])]} and {points[second]} both at offset {int(values[k])}"
+            )
         raise LayoutError(
             "TB306",
             f"the layout of a {'x'.join(map(str, shape))} shared buffer {what}",
@@ -365,10 +424,10 @@ def recognised(layout: SharedLayout) -> SharedLayout:
             return plain
     candidates = [swizzled(layout.shape, layout.itemsize_bits, span) for span in (128, 64, 32)]
     if layout.rank == 2:
-        candidates += [swizzled_transposed(layout.shape, layout.itemsize_bits, span) for span in (128, 64, 32)]
+        candidates += [
+            swizzled_transposed(layout.shape, layout.itemsize_bits, span) for span in (128, 64, 32)
+        ]
     for candidate in candidates:
         if np.array_equal(candidate.offsets(), table):
             return candidate
     return layout
-
-

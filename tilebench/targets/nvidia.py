@@ -127,7 +127,9 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> Occ
         return Occupancy(0, 0, 0.0, f"{threads} threads per block; at most {facts.threads_per_block}")
     if shared_bytes > facts.shared_per_block:
         need, most = shared_bytes / 1024, facts.shared_per_block // 1024
-        return Occupancy(0, 0, 0.0, f"{need:.1f} KiB of shared memory per block; at most {most} KiB on {arch}")
+        return Occupancy(
+            0, 0, 0.0, f"{need:.1f} KiB of shared memory per block; at most {most} KiB on {arch}"
+        )
     if registers:
         warps_by_registers = facts.registers_per_block // per_warp // facts.warp_unit * facts.warp_unit
         register_limit = warps_by_registers // warps * (facts.registers_per_sm // facts.registers_per_block)
@@ -183,20 +185,33 @@ class Device:
 
 
 def _geforce(
-    name: str, arch: str, sms: int, mhz: int, gb_s: float, l2: int, i8_per_clock: int, driver: tuple[str, ...]
+    name: str, arch: str, sms: int, mhz: int, gb_s: float, l2: int, driver: tuple[str, ...]
 ) -> Device:
-    """A GeForce row: per SM and clock 256 f32, 512 f16 (f32 accumulation), 256 tf32, 1024 f8 FLOP.
+    """A GeForce row: per SM and clock 256 f32, 512 f16 (f32 accumulation), 256 tf32, 1024 f8 FLOP and 2048 i8 operations.
 
     Half the f16 rate with f32 accumulation is the GeForce rule since GA102; source: the whitepapers' appendix tables.
     """
     unit = sms * mhz * 1e-6
     f8 = 0.0 if arch == "sm_86" else unit * 1024
-    return Device(name, arch, sms, mhz, gb_s, l2, unit * 256, unit * 512, unit * 256, f8, unit * i8_per_clock, driver)
+    return Device(name, arch, sms, mhz, gb_s, l2, unit * 256, unit * 512, unit * 256, f8, unit * 2048, driver)
 
 
 DEVICES: tuple[Device, ...] = (
     # NVIDIA A100 Tensor Core GPU Architecture whitepaper, tables 1-3; A100 80GB datasheet (2,039 GB/s SXM).
-    Device("A100 40GB SXM", "sm_80", 108, 1410, 1555, 40, 19.5, 312, 156, 0, 624, ("A100-SXM4-40GB", "A100-PCIE-40GB")),
+    Device(
+        "A100 40GB SXM",
+        "sm_80",
+        108,
+        1410,
+        1555,
+        40,
+        19.5,
+        312,
+        156,
+        0,
+        624,
+        ("A100-SXM4-40GB", "A100-PCIE-40GB"),
+    ),
     Device("A100 80GB SXM", "sm_80", 108, 1410, 2039, 40, 19.5, 312, 156, 0, 624, ("A100-SXM4-80GB",)),
     # A30 datasheet: 165 / 82 TFLOPS, 330 TOPS, 933 GB/s; whitepaper of GA100 for the L2.
     Device("A30", "sm_80", 56, 1440, 933, 24, 10.3, 165, 82, 0, 330, ("A30",)),
@@ -207,26 +222,28 @@ DEVICES: tuple[Device, ...] = (
     # L40S datasheet: 91.6 / 362 / 183 / 733, 864 GB/s; Ada whitepaper for the L2.
     Device("L40S", "sm_89", 142, 2520, 864, 96, 91.6, 362, 183, 733, 733, ("L40S",)),
     # H100 whitepaper, table 3 (boost of the tensor rates: 1830 MHz SXM5, 1620 PCIe) and H100 datasheet.
-    Device("H100 SXM", "sm_90a", 132, 1830, 3352, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H100 80GB HBM3",)),
+    Device(
+        "H100 SXM", "sm_90a", 132, 1830, 3352, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H100 80GB HBM3",)
+    ),
     Device("H100 PCIe", "sm_90a", 114, 1620, 2039, 50, 51.2, 756, 378, 1513, 1513, ("H100 PCIe",)),
     # H200 datasheet: H100's chip with 4.8 TB/s.
     Device("H200 SXM", "sm_90a", 132, 1830, 4800, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H200",)),
     # HGX B200 datasheet divided by eight (dense): 75 / 2250 / 1125 / 4500, 7.7 TB/s; L2 as the driver reports it.
     Device("B200 SXM", "sm_100", 148, 1965, 7700, 126, 75, 2250, 1125, 4500, 4500, ("B200",)),
     # NVIDIA Ampere GA102 whitepaper, tables 2 and appendix; GA104 and GA106 by the same rule and their product pages.
-    _geforce("RTX 3060", "sm_86", 28, 1777, 360, 3, 2048 // 2, ("GeForce RTX 3060",)),
-    _geforce("RTX 3070", "sm_86", 46, 1725, 448, 4, 2048 // 2, ("GeForce RTX 3070",)),
-    _geforce("RTX 3080", "sm_86", 68, 1710, 760, 5, 2048 // 2, ("GeForce RTX 3080",)),
-    _geforce("RTX 3090", "sm_86", 82, 1695, 936, 6, 2048 // 2, ("GeForce RTX 3090",)),
+    _geforce("RTX 3060", "sm_86", 28, 1777, 360, 3, ("GeForce RTX 3060",)),
+    _geforce("RTX 3070", "sm_86", 46, 1725, 448, 4, ("GeForce RTX 3070",)),
+    _geforce("RTX 3080", "sm_86", 68, 1710, 760, 5, ("GeForce RTX 3080",)),
+    _geforce("RTX 3090", "sm_86", 82, 1695, 936, 6, ("GeForce RTX 3090",)),
     # NVIDIA Ada GPU architecture whitepaper, appendix tables (AD102, AD103, AD104, AD107).
-    _geforce("RTX 4060", "sm_89", 24, 2460, 272, 24, 2048, ("GeForce RTX 4060",)),
-    _geforce("RTX 4070", "sm_89", 46, 2475, 504, 36, 2048, ("GeForce RTX 4070",)),
-    _geforce("RTX 4080", "sm_89", 76, 2505, 716.8, 64, 2048, ("GeForce RTX 4080",)),
-    _geforce("RTX 4090", "sm_89", 128, 2520, 1008, 72, 2048, ("GeForce RTX 4090",)),
+    _geforce("RTX 4060", "sm_89", 24, 2460, 272, 24, ("GeForce RTX 4060",)),
+    _geforce("RTX 4070", "sm_89", 46, 2475, 504, 36, ("GeForce RTX 4070",)),
+    _geforce("RTX 4080", "sm_89", 76, 2505, 716.8, 64, ("GeForce RTX 4080",)),
+    _geforce("RTX 4090", "sm_89", 128, 2520, 1008, 72, ("GeForce RTX 4090",)),
     # NVIDIA RTX Blackwell GPU architecture whitepaper, appendix tables (GB202, GB203, GB205).
-    _geforce("RTX 5070", "sm_120", 48, 2512, 672, 48, 2048, ("GeForce RTX 5070",)),
-    _geforce("RTX 5080", "sm_120", 84, 2617, 960, 64, 2048, ("GeForce RTX 5080",)),
-    _geforce("RTX 5090", "sm_120", 170, 2407, 1792, 96, 2048, ("GeForce RTX 5090",)),
+    _geforce("RTX 5070", "sm_120", 48, 2512, 672, 48, ("GeForce RTX 5070",)),
+    _geforce("RTX 5080", "sm_120", 84, 2617, 960, 64, ("GeForce RTX 5080",)),
+    _geforce("RTX 5090", "sm_120", 170, 2407, 1792, 96, ("GeForce RTX 5090",)),
 )
 
 

@@ -63,7 +63,9 @@ def parse(target: str | Mapping[str, object] | Target) -> Target:
         arch = target.get("arch")
         unknown = sorted(str(key) for key in target if key not in ("kind", "arch"))
         if unknown:
-            raise _unknown(str(dict(target)), f"a target mapping has the keys kind and arch, not {', '.join(unknown)}")
+            raise _unknown(
+                str(dict(target)), f"a target mapping has the keys kind and arch, not {', '.join(unknown)}"
+            )
         return _make(kind, None if arch is None else str(arch), str(dict(target)))
     if not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (called with user values)
         raise _unknown(repr(target), "a target is a string, a mapping or a Target")
