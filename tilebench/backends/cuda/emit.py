@@ -1,0 +1,566 @@
+"""Thread IR -> CUDA C++ text. A printer: nothing is in the text that is not a node, and no name of the user's is.
+
+Variables are v0_, v1_, ..., memories b0_, b1_, ..., the kernel `tile_kernel`; numbers count uses in this text, so it depends
+on nothing that was built before. Every line knows the cell line that it came from; `compiled_text` adds the `#line`
+marks with which NVRTC's messages and the line tables of the binary name the user's lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilebench.backends.cuda.prelude import NARROW_FLOATS, atomic_piece, c_name, mma_piece, prelude
+from tilebench.backends.cuda.values import LESS, OR, TERNARY, Values
+from tilebench.errors import InternalError, Loc, TargetError
+from tilebench.ir.dtype import DType
+from tilebench.ir.expr import Expr, Load, Var, int_value
+from tilebench.ir.rewrite import walk
+from tilebench.ir.simplify import Interval
+from tilebench.ir.thread import (
+    Barrier, CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Memory, Mma, Program, Role, SyncWarp, VectorCopy,
+)  # fmt: skip
+from tilebench.ir.tile import (
+    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Print, Seq, Stmt, Store, While,
+)  # fmt: skip
+
+ENTRY = "tile_kernel"
+FILE = "cell"
+"""The file name in `#line`: one for all, so that the same program gives the same text wherever it was written."""
+UNROLL_LIMIT = 64
+"""A serial loop that indexes a register array is unrolled up to this many iterations: registers have no addresses."""
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """CUDA C++. lines[i]: the cell line that line i+1 of `text` came from, 0 for none (the prelude, the frame)."""
+
+    text: str
+    lines: tuple[int, ...]
+    entry: str = ENTRY
+
+
+def compiled_text(emitted: Emitted) -> str:
+    """The text with `#line N "cell"` wherever the cell line is not the one that the compiler would count."""
+    parts: list[str] = []
+    counted = 0
+    for text, line in zip(emitted.text.split("\n"), emitted.lines, strict=True):
+        if line and line != counted:
+            parts.append(f'#line {line} "{FILE}"')
+            counted = line
+        parts.append(text)
+        counted += 1 if counted else 0
+    return "\n".join(parts)
+
+
+def emit(program: Program, *, fast_math: bool | None = None) -> Emitted:
+    """The program as CUDA C++.
+
+    fast_math: approximate exp, log, sin, 1/x ... (None: the program's fact 'fast_math', else exact).
+    Raises TargetError TB507 for what the back end or the architecture does not have.
+    """
+    fast = bool(program.facts.get("fast_math", False)) if fast_math is None else fast_math
+    return _Printer(program, fast).run()
+
+
+def capability_of(arch: str) -> int:
+    """90 for sm_90a."""
+    return int("".join(c for c in arch if c.isdigit()))
+
+
+def cell_line(at: Loc | None) -> int:
+    """The line in the kernel's own cell: of the call for code that came from a macro; 0 for none."""
+    while at is not None and at.call_site is not None:
+        at = at.call_site
+    return at.line if at is not None else 0
+
+
+def kernel_parameters(program: Program) -> tuple[tuple[Memory | Var, ...], tuple[Memory, ...]]:
+    """The kernel's arguments in order (params, then symbols), and the workspaces appended behind them."""
+    arguments: list[Memory | Var] = []
+    for param in program.params:
+        value = param.value
+        arguments.append(program.globals[value] if isinstance(value, Buffer) else value)
+    arguments += [s for s in program.symbols if all(s is not a for a in arguments)]
+    listed = {id(a) for a in arguments}
+    rest = [m for b, m in program.globals.items() if id(m) not in listed and b.view_of is None]
+    return tuple(arguments), tuple(dict.fromkeys(rest))
+
+
+class _Printer:
+    """Lines of one kernel, with the scopes of names."""
+
+    def __init__(self, program: Program, fast_math: bool) -> None:
+        self.program = program
+        self.values = Values(fast_math)
+        self.lines: list[tuple[str, int]] = []
+        self.depth = 1
+        self.line = 0
+        self.variable_count = 0
+        self.memory_count = 0
+        self.bodies = [role.body for role in program.roles]
+
+    # ---------------------------------------------------------------- the frame
+
+    def run(self) -> Emitted:
+        """Print everything."""
+        program, values = self.program, self.values
+        head = self._signature()
+        self._grid_variables()
+        self._shared_memories()
+        in_role = self._registers_by_role()
+        if len(program.roles) == 1:
+            self._declare_registers(in_role[0])
+            self.stmt(program.roles[0].body)
+        else:
+            for role, registers in zip(program.roles, in_role, strict=True):
+                self._role(role, registers)
+        try:
+            pieces = prelude(values.used.values(), capability_of(program.arch))
+        except KeyError as error:
+            raise TargetError(
+                "TB508",
+                f"{program.arch} does not have an instruction that the kernel needs: {error.args[0]}",
+                why="it came with a later architecture",
+                fix="compile for a later one, as in target='cuda:sm_90a', or use another element type",
+            ) from None
+        frame = [*pieces.split("\n"), ""] if pieces else []
+        frame += head
+        lines = [(text, 0) for text in frame] + self.lines + [("}", 0)]
+        return Emitted("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
+
+    def _signature(self) -> list[str]:
+        program, values = self.program, self.values
+        arguments, workspaces = kernel_parameters(program)
+        written = self._written()
+        views = any(b.view_of is not None for b in program.globals)
+        texts: list[str] = []
+        for argument in (*arguments, *workspaces):
+            if isinstance(argument, Memory):
+                name = self._memory_name(argument)
+                self._note_type(argument.dtype)
+                c = c_name(argument.dtype)
+                if argument in written or views:
+                    texts.append(f"{c}* {'' if views else '__restrict__ '}{name}")
+                else:
+                    texts.append(f"const {c}* __restrict__ {name}")
+            else:
+                self._note_type(argument.dtype)
+                texts.append(f"{c_name(argument.dtype)} {self._new_variable(argument)}")
+                if argument in program.symbols:
+                    values.ranges[argument] = (0, 2**31 - 1 if argument.dtype.bits == 32 else 2**63 - 1)
+                else:
+                    values.data.add(argument)
+        by_parameter = {b: m for b, m in program.globals.items()}
+        for buffer, memory in program.globals.items():
+            if memory in values.memories:
+                continue
+            base = buffer
+            while base.view_of is not None:
+                base = base.view_of
+            self._note_type(memory.dtype)
+            c = c_name(memory.dtype)
+            source = values.memories[by_parameter[base]]
+            self._put(f"{c}* const {self._memory_name(memory)} = ({c}*){source};")
+        head: list[str] = []
+        if program.shared_bytes:
+            head.append("extern __shared__ __align__(1024) unsigned char shared_memory[];")
+        blocks = program.facts.get("min_blocks")
+        bounds = f"{program.threads}, {int(blocks)}" if blocks else f"{program.threads}"
+        head.append(f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({", ".join(texts)}) {{')
+        return head
+
+    def _written(self) -> set[Memory]:
+        found: set[Memory] = set()
+        for body in self.bodies:
+            for node in walk(body):
+                match node:
+                    case Store() | AtomicRMW() if isinstance(node.buffer, Memory):
+                        found.add(node.buffer)
+                    case VectorCopy() | CpAsync() | LdMatrix():
+                        found.add(node.destination)
+                    case _:
+                        pass
+        return found
+
+    def _grid_variables(self) -> None:
+        program, values = self.program, self.values
+        for axis, (var, extent) in enumerate(zip(program.blocks, program.grid, strict=True)):
+            size = int_value(extent)
+            values.ranges[var] = (0, size - 1 if size else 2**31 - 2)
+            self._put(f"const int {self._new_variable(var)} = (int)blockIdx.{'xyz'[axis]};")
+        values.ranges[program.thread] = (0, program.threads - 1)
+        self._put(f"const int {self._new_variable(program.thread)} = (int)threadIdx.x;")
+
+    def _shared_memories(self) -> None:
+        for memory in self.program.shared:
+            self._note_type(memory.dtype)
+            c = c_name(memory.dtype)
+            at = f" + {memory.byte_offset}" if memory.byte_offset else ""
+            self._put(f"{c}* const {self._memory_name(memory)} = ({c}*)(shared_memory{at});")
+
+    def _registers_by_role(self) -> list[tuple[Memory, ...]]:
+        registers = self.program.registers
+        if len(self.bodies) == 1:
+            return [registers]
+        return [tuple(m for m in registers if m in used) for used in map(_memories, self.bodies)]
+
+    def _declare_registers(self, registers: tuple[Memory, ...]) -> None:
+        for memory in registers:
+            self._note_type(memory.dtype)
+            count = int_value(memory.shape[0])
+            assert count is not None, f"{memory.name}: a register array of unknown size"
+            bytes_ = count * memory.dtype.bytes
+            align = next((a for a in (16, 8, 4) if bytes_ % a == 0), 0)
+            prefix = f"alignas({align}) " if align > memory.dtype.bytes else ""
+            self._put(f"{prefix}{c_name(memory.dtype)} {self._memory_name(memory)}[{count}];")
+
+    def _role(self, role: Role, registers: tuple[Memory, ...]) -> None:
+        thread = self.values.names[self.program.thread]
+        first, last = role.first_thread, role.first_thread + role.threads
+        conditions = [f"{thread} >= {first}"] if first else []
+        conditions += [f"{thread} < {last}"] if last < self.program.threads else []
+        self._put(f"if ({' && '.join(conditions) or 'true'}) {{")
+        with self._scope():
+            self._declare_registers(registers)
+            self.stmt(role.body)
+        self._put("}")
+
+    # ---------------------------------------------------------------- names and lines
+
+    def _put(self, text: str) -> None:
+        self.lines.append(("  " * self.depth + text, self.line))
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """An indented block; names bound inside end with it."""
+        names = dict(self.values.names)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.values.names = names
+
+    def _new_variable(self, var: Var) -> str:
+        name = f"v{self.variable_count}_"
+        self.variable_count += 1
+        self.values.names[var] = name
+        return name
+
+    def _memory_name(self, memory: Memory) -> str:
+        name = f"b{self.memory_count}_"
+        self.memory_count += 1
+        self.values.memories[memory] = name
+        return name
+
+    def _note_type(self, dtype: DType) -> None:
+        if dtype.lanes > 1:
+            raise TargetError(
+                "TB507",
+                f"the CUDA back end has no memory of {dtype}",
+                why="vector element types are a matter of the access, not of the memory",
+                fix="use the scalar element type; accesses are made as wide as they can be",
+            )
+        if dtype.name in NARROW_FLOATS:
+            self.values.use(c_name(dtype))
+
+    # ---------------------------------------------------------------- statements
+
+    def stmt(self, s: Stmt) -> None:
+        """Print one statement."""
+        before = self.line
+        self.line = cell_line(s.loc) or self.line
+        try:
+            self._stmt(s)
+        except (TargetError, InternalError) as error:
+            if error.at is None:
+                error.at = s.loc
+            raise
+        self.line = before
+
+    def _stmt(self, s: Stmt) -> None:
+        text = self.values.text
+        match s:
+            case Seq():
+                for part in s.body:
+                    self.stmt(part)
+            case For():
+                self._for(s)
+            case While():
+                self._block(f"while ({text(s.condition)})", s.body)
+            case If():
+                self._if(s)
+            case Break():
+                self._put("break;")
+            case Continue():
+                self._put("continue;")
+            case Bind():
+                self._bind(s)
+            case Store():
+                self._store(s)
+            case AtomicRMW():
+                self._atomic(s)
+            case Evaluate():
+                self._put(f"{text(s.value)};")
+            case Assert():
+                self._put(f"if (!({text(s.condition)})) __assertfail({c_string(s.message)}, \"{FILE}\", {self.line}, \"{ENTRY}\", 1);")
+            case Print():
+                self._print(s)
+            case VectorCopy():
+                self._vector_copy(s)
+            case CpAsync():
+                self._cp_async(s)
+            case CpAsyncCommit():
+                self._call("cp_async_commit", "cp_async_commit()")
+            case CpAsyncWait():
+                self._call("cp_async_wait", f"cp_async_wait<{s.pending}>()")
+            case Barrier():
+                self._barrier(s)
+            case SyncWarp():
+                self._put("__syncwarp();")
+            case LdMatrix():
+                name = f"ldmatrix_x{s.matrices}" + ("_trans" if s.transpose else "")
+                self._call(name, f"{name}({self._at(s.destination, s.destination_index)}, {self._at(s.source, s.source_index)})")
+            case Mma():
+                self._mma(s)
+            case _:
+                raise InternalError("TB902", f"{type(s).__name__} has no CUDA C++ form", at=s.loc)
+
+    def _call(self, piece: str, text: str) -> None:
+        self.values.use(piece)
+        self._put(text + ";")
+
+    def _at(self, memory: Memory, index: Expr) -> str:
+        return self.values.address(memory, index)
+
+    def _block(self, head: str, body: Stmt) -> None:
+        self._put(head + " {")
+        with self._scope():
+            self.stmt(body)
+        self._put("}")
+
+    def _if(self, s: If) -> None:
+        self._put(f"if ({self.values.text(s.condition)}) {{")
+        with self._scope():
+            self.stmt(s.then)
+        if s.orelse is not None:
+            self._put("} else {")
+            with self._scope():
+                self.stmt(s.orelse)
+        self._put("}")
+
+    def _bind(self, s: Bind) -> None:
+        values = self.values
+        self._note_type(s.var.dtype)
+        text = values.stored(s.value) if s.var.dtype.name in NARROW_FLOATS else values.text(s.value)
+        self._know(s.var, s.value)
+        self._put(f"const {c_name(s.var.dtype)} {self._new_variable(s.var)} = {text};")
+
+    def _know(self, var: Var, value: Expr) -> None:
+        values = self.values
+        if var.dtype.is_int and (found := values.interval(value)) is not None:
+            values.ranges[var] = found
+        if values.is_data(value):
+            values.data.add(var)
+
+    def _for(self, s: For) -> None:
+        values, var = self.values, s.var
+        start, stop, step = (values.text(e, TERNARY) for e in (s.start, s.stop, s.step))
+        low, high, by = values.interval(s.start), values.interval(s.stop), int_value(s.step)
+        if low and high and by is not None:
+            values.ranges[var] = _range_of(low, high, by)
+        trips = _trips(s)
+        name = self._scoped_name(var)
+        if s.kind == "serial" and not (trips is not None and trips <= UNROLL_LIMIT and self._indexes_registers(s)):
+            self._put("#pragma unroll 1")
+        else:
+            self._put("#pragma unroll")
+        if by is not None:
+            test = f"{name} {'<' if by > 0 else '>'} {values.text(s.stop, LESS + 1)}"
+        else:
+            test = f"({step}) > 0 ? {name} < ({stop}) : {name} > ({stop})"
+        advance = f"++{name}" if by == 1 else f"{name} += {step}"
+        self._put(f"for ({c_name(var.dtype)} {name} = {start}; {test}; {advance}) {{")
+        with self._scope():
+            self.stmt(s.body)
+        self._put("}")
+
+    def _scoped_name(self, var: Var) -> str:
+        return self._new_variable(var)
+
+    def _indexes_registers(self, s: For) -> bool:
+        """Whether a register array in the body is indexed by the loop's variable (also through bound values)."""
+        moving: set[Var] = {s.var}
+
+        def moves(e: Expr) -> bool:
+            return any(isinstance(n, Var) and n in moving for n in walk(e))
+
+        for node in walk(s.body):
+            match node:
+                case Bind() if moves(node.value):
+                    moving.add(node.var)
+                case Load() | Store() | AtomicRMW() if _is_register(node.buffer) and moves(node.indices[0]):
+                    return True
+                case VectorCopy() | CpAsync() | LdMatrix():
+                    for memory, index in ((node.destination, node.destination_index), (node.source, node.source_index)):
+                        if memory.space == "register" and moves(index):
+                            return True
+                case Mma() if moves(node.d_index) or moves(node.a_index) or moves(node.b_index):
+                    return True
+                case _:
+                    pass
+        return False
+
+    def _store(self, s: Store) -> None:
+        memory = s.buffer
+        assert isinstance(memory, Memory), f"{memory.name}: a tile-level buffer in thread IR"
+        target = f"{self.values.memories[memory]}[{self.values.index_text(memory, s.indices[0])}]"
+        self._put(f"{target} = {self.values.stored(s.value)};")
+
+    def _atomic(self, s: AtomicRMW) -> None:
+        memory = s.buffer
+        assert isinstance(memory, Memory), f"{memory.name}: a tile-level buffer in thread IR"
+        values = self.values
+        index, value = s.indices[0], values.stored(s.value)
+        if memory.space == "register":
+            self._own_update(s, memory, index, value)
+            return
+        piece = atomic_piece(s.op, memory.dtype)
+        values.use(piece)
+        call = f"atomic_{s.op}({self._at(memory, index)}, ({c_name(memory.dtype)}){value if _plain(value) else f'({value})'})"
+        if memory.dtype.name in NARROW_FLOATS:
+            call = f"atomic_{s.op}({self._at(memory, index)}, {value})"
+        if s.result is None:
+            self._put(call + ";")
+            return
+        values.data.add(s.result)
+        self._put(f"const {c_name(memory.dtype)} {self._new_variable(s.result)} = {call};")
+
+    def _own_update(self, s: AtomicRMW, memory: Memory, index: Expr, value: str) -> None:
+        """A register belongs to one thread: its atomic is a load, an operation and a store."""
+        from tilebench.ir.expr import binary
+
+        old = Load(memory, (index,), dtype=memory.dtype)
+        if s.result is not None:
+            self.values.data.add(s.result)
+            text = self.values.stored(old)
+            self._put(f"const {c_name(memory.dtype)} {self._new_variable(s.result)} = {text};")
+        names = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
+        new = s.value if s.op == "exch" else binary(names.get(s.op, s.op), old, s.value)  # type: ignore[arg-type]
+        self._store(Store(memory, (index,), new))
+
+    def _vector_copy(self, s: VectorCopy) -> None:
+        values = self.values
+        width = s.lanes * s.destination.dtype.bytes
+        word = _WORDS.get(width)
+        if word is None or s.destination.dtype.bytes == width:
+            self._element_copies(s)
+            return
+        target = f"*({word}*)({self._at(s.destination, s.destination_index)})"
+        source = f"*(const {word}*)({self._at(s.source, s.source_index)})"
+        if s.predicate is None:
+            self._put(f"{target} = {source};")
+        elif s.zero_fill:
+            self._put(f"{target} = {values.text(s.predicate, OR)} ? {source} : {word}{{}};")
+        else:
+            self._put(f"if ({values.text(s.predicate)}) {target} = {source};")
+
+    def _element_copies(self, s: VectorCopy) -> None:
+        values = self.values
+        predicate = None if s.predicate is None else values.text(s.predicate, OR)
+        zero = f"{c_name(s.destination.dtype)}{{}}" if s.destination.dtype.name in NARROW_FLOATS else "0"
+        for lane in range(s.lanes):
+            d, f = s.destination_index + lane, s.source_index + lane
+            target = f"{values.memories[s.destination]}[{values.index_text(s.destination, d)}]"
+            source = f"{values.memories[s.source]}[{values.index_text(s.source, f)}]"
+            if predicate is None:
+                self._put(f"{target} = {source};")
+            elif s.zero_fill:
+                self._put(f"{target} = {predicate} ? {source} : ({c_name(s.destination.dtype)}){zero};")
+            else:
+                self._put(f"if ({predicate}) {target} = {source};")
+
+    def _cp_async(self, s: CpAsync) -> None:
+        width = s.lanes * s.destination.dtype.bytes
+        if width not in (4, 8, 16):
+            raise InternalError("TB902", f"cp.async of {width} bytes", at=s.loc, why="it moves 4, 8 or 16 bytes")
+        name = f"cp_async_{width}" + ("" if s.predicate is None else "_or_zero")
+        arguments = [self._at(s.destination, s.destination_index), self._at(s.source, s.source_index)]
+        if s.predicate is not None:
+            arguments.append(self.values.text(s.predicate, TERNARY))
+        self._call(name, f"{name}({', '.join(arguments)})")
+
+    def _barrier(self, s: Barrier) -> None:
+        if s.id == 0 and s.threads in (None, self.program.threads):
+            self._put("__syncthreads();")
+            return
+        self._call("barrier", f"barrier<{s.id}, {s.threads or self.program.threads}>()")
+
+    def _mma(self, s: Mma) -> None:
+        a, b = s.a.dtype, s.b.dtype
+        rounds = a == "float32"
+        if rounds and s.kind not in ("tf32", "tfloat32", ""):
+            raise InternalError("TB902", f"mma of float32 operands as {s.kind}", at=s.loc)
+        try:
+            piece = mma_piece(s.shape, s.d.dtype, a, b, rounds)
+        except KeyError:
+            raise InternalError("TB902", f"no mma.sync of {a} and {b} into {s.d.dtype}", at=s.loc) from None
+        self.values.use(piece)
+        d, a_text, b_text = self._at(s.d, s.d_index), self._at(s.a, s.a_index), self._at(s.b, s.b_index)
+        self._put(f"{piece.name}({d}, {a_text}, {b_text});")
+
+    def _print(self, s: Print) -> None:
+        formats, arguments = [], []
+        for value in s.values:
+            kind, c = _PRINTED[value.dtype.kind] if value.dtype.bits < 64 or value.dtype.is_float else (
+                ("%lld", "long long") if value.dtype.kind == "int" else ("%llu", "unsigned long long"))  # fmt: skip
+            formats.append(kind)
+            arguments.append(f"({c})({self.values.text(value)})")
+        text = " ".join(([s.message.replace("%", "%%")] if s.message else []) + formats)
+        self._put(f"printf({', '.join([c_string(text + chr(10)), *arguments])});")
+
+
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
+_PRINTED = {"bool": ("%d", "int"), "int": ("%d", "int"), "uint": ("%u", "unsigned"), "float": ("%g", "double")}
+
+
+def c_string(text: str) -> str:
+    """A C string literal of any text: all but plain letters, digits and a few signs become octal escapes of UTF-8."""
+    plain = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=+-*/()[]<>_%")
+    return '"' + "".join(chr(b) if chr(b) in plain else f"\\{b:03o}" for b in text.encode("utf-8", "replace")) + '"'
+
+
+def _plain(text: str) -> bool:
+    return text.replace("_", "").isalnum()
+
+
+def _is_register(buffer: Buffer) -> bool:
+    return isinstance(buffer, Memory) and buffer.space == "register"
+
+
+def _memories(body: Stmt) -> set[Buffer]:
+    found: set[Buffer] = set()
+    for node in walk(body):
+        match node:
+            case Load() | Store() | AtomicRMW():
+                found.add(node.buffer)
+            case VectorCopy() | CpAsync() | LdMatrix():
+                found.update((node.destination, node.source))
+            case Mma():
+                found.update((node.d, node.a, node.b))
+            case _:
+                pass
+    return found
+
+
+def _trips(s: For) -> int | None:
+    start, stop, step = int_value(s.start), int_value(s.stop), int_value(s.step)
+    if start is None or stop is None or not step:
+        return None
+    return max(0, -(-(stop - start) // step))
+
+
+def _range_of(start: Interval, stop: Interval, step: int) -> Interval:
+    if step > 0:
+        return start[0], max(start[0], stop[1] - 1)
+    return min(start[1], stop[0] + 1), start[1]

@@ -1,0 +1,370 @@
+"""The small device functions that hold every PTX instruction, each put into the text only when it is used.
+
+Narrow floats are plain storage structs (`f16 { unsigned short x; }`): arithmetic happens in float and is rounded once by
+the `to_*` function. A piece has one body per capability from which it holds; pieces name the pieces that they need.
+Sources: PTX ISA, sections "cvt", "ldmatrix", "mma", "cp.async", "bar", "atom".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from tilebench.ir.dtype import DType
+
+DEVICE = "__device__ __forceinline__"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A device function or type. bodies: (least capability, text), newest last; needs: names of other pieces."""
+
+    name: str
+    bodies: tuple[tuple[int, str], ...]
+    needs: tuple[str, ...] = ()
+
+    def text(self, capability: int) -> str:
+        """The newest body that the capability allows. Raises KeyError when there is none."""
+        fitting = [text for least, text in self.bodies if least <= capability]
+        if not fitting:
+            raise KeyError(f"{self.name} needs sm_{self.bodies[0][0]}, not sm_{capability}")
+        return fitting[-1].strip("\n").replace("DEVICE", DEVICE)
+
+
+_PIECES: dict[str, Piece] = {}
+
+
+def _piece(name: str, text: str, needs: str = "", newer: tuple[tuple[int, str], ...] = (), least: int = 0) -> None:
+    _PIECES[name] = Piece(name, ((least, text), *newer), tuple(needs.split()))
+
+
+# ------------------------------------------------------------------ element types and conversions
+
+_piece("f16", "struct f16 { unsigned short x; };")
+_piece("bf16", "struct bf16 { unsigned short x; };")
+_piece("e4m3", "struct e4m3 { unsigned char x; };")
+_piece("e5m2", "struct e5m2 { unsigned char x; };")
+
+_piece("f32_f16", 'DEVICE float to_f32(f16 h) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h.x)); return r; }', "f16")
+_piece("f32_bf16", "DEVICE float to_f32(bf16 h) { return __uint_as_float((unsigned)h.x << 16); }", "bf16")
+_piece("f16_f32", 'DEVICE f16 to_f16(float v) { f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.x) : "f"(v)); return r; }', "f16")
+_piece("f16_f64", 'DEVICE f16 to_f16(double v) { f16 r; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.x) : "d"(v)); return r; }', "f16")
+_piece("bf16_f32", 'DEVICE bf16 to_bf16(float v) { bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.x) : "f"(v)); return r; }', "bf16")
+_piece("tf32_f32", 'DEVICE float to_tf32(float v) { unsigned r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v)); return __uint_as_float(r); }')
+# e4m3 -> f16: the same bits one place further right are the value / 256; e5m2 is the upper half of an f16.
+_piece(
+    "f32_e4m3",
+    """
+DEVICE float to_f32(e4m3 v) {
+  if ((v.x & 0x7f) == 0x7f) return __uint_as_float(0x7fffffffu);
+  return to_f32(f16{(unsigned short)((v.x & 0x80) << 8 | (v.x & 0x7f) << 7)}) * 256.0f;
+}""",
+    "e4m3 f32_f16",
+    ((89, """
+DEVICE float to_f32(e4m3 v) {
+  unsigned r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((unsigned short)v.x));
+  return to_f32(f16{(unsigned short)r});
+}"""),),
+)  # fmt: skip
+_piece("f32_e5m2", "DEVICE float to_f32(e5m2 v) { return to_f32(f16{(unsigned short)(v.x << 8)}); }", "e5m2 f32_f16")
+
+
+def _encode_fp8(name: str, mantissa: int, bias: int, largest: str) -> str:
+    """Round-to-nearest-even, saturating conversion in integer arithmetic, for GPUs with no fp8 instructions.
+
+    Subnormals: adding 1.5 * 2^(23 - mantissa + 1 - bias) leaves the rounded multiple of the smallest in the low bits.
+    """
+    shift = 23 - mantissa
+    magic = f"{2.0 ** (1 - bias - mantissa + 23)!r}f"
+    return f"""
+DEVICE {name} to_{name}(float v) {{
+  unsigned bits = __float_as_uint(v), sign = bits >> 24 & 0x80, a = bits & 0x7fffffffu;
+  if (a > 0x7f800000u) return {name}{{0x7f}};
+  float m = fminf(__uint_as_float(a), {largest});
+  if (m < {2.0 ** (1 - bias)!r}f) return {name}{{(unsigned char)(sign | (__float_as_uint(m + {magic}) - __float_as_uint({magic})))}};
+  a = __float_as_uint(m) - {(127 - bias) << 23:#x}u;
+  return {name}{{(unsigned char)(sign | (a + {(1 << (shift - 1)) - 1:#x}u + (a >> {shift} & 1)) >> {shift})}};
+}}"""
+
+
+for _name, _mantissa, _bias, _largest in (("e4m3", 3, 7, "448.0f"), ("e5m2", 2, 15, "57344.0f")):
+    _piece(
+        f"{_name}_f32",
+        _encode_fp8(_name, _mantissa, _bias, _largest),
+        _name,
+        ((89, f"""
+DEVICE {_name} to_{_name}(float v) {{
+  unsigned short r;
+  asm("cvt.rn.satfinite.{_name}x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(v));
+  return {_name}{{(unsigned char)r}};
+}}"""),),
+    )  # fmt: skip
+for _name in ("f16", "bf16"):
+    _piece(
+        f"pack_{_name}",
+        f'DEVICE unsigned pack_{_name}(float low, float high) {{ unsigned r; asm("cvt.rn.{_name}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }}',
+    )
+
+# ------------------------------------------------------------------ integers and floats
+
+_piece(
+    "floordiv",
+    """
+template <class T> DEVICE T floordiv(T a, T b) {
+  if (b == 0) return 0;
+  if (b == (T)-1) return (T)(0ull - (unsigned long long)a);
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}""",
+)
+_piece(
+    "floormod",
+    """
+template <class T> DEVICE T floormod(T a, T b) {
+  if (b == 0 || b == (T)-1) return 0;
+  T r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
+}""",
+)
+_piece("floordiv_u", "template <class T> DEVICE T floordiv_u(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }")
+_piece("floormod_u", "template <class T> DEVICE T floormod_u(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }")
+_piece(
+    "truncdiv",
+    "template <class T> DEVICE T truncdiv(T a, T b) { return b == 0 ? (T)0 : b == (T)-1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b); }",
+)
+_piece("truncmod", "template <class T> DEVICE T truncmod(T a, T b) { return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b); }")
+_piece("shift_left", "template <class T> DEVICE T shift_left(T a, int n) { return (unsigned)n < 8 * sizeof(T) ? (T)((unsigned long long)a << n) : (T)0; }")
+_piece("shift_right", "template <class T> DEVICE T shift_right(T a, int n) { return (unsigned)n < 8 * sizeof(T) ? (T)(a >> n) : (T)(a < 0 ? -1 : 0); }")
+_piece(
+    "integer_power",
+    """
+template <class T> DEVICE T integer_power(T x, T n) {
+  T r = 1;
+  for (; n > 0; n = (T)(n >> 1), x = (T)(x * x)) if (n & 1) r = (T)(r * x);
+  return n < 0 ? (T)0 : r;
+}""",
+)
+_piece("square", "template <class T> DEVICE T square(T x) { return x * x; }")
+_piece("is_nan", "template <class T> DEVICE bool is_nan(T x) { return x != x; }")
+_piece("is_inf", "DEVICE bool is_inf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }\nDEVICE bool is_inf(double x) { return (__double_as_longlong(x) & 0x7fffffffffffffffll) == 0x7ff0000000000000ll; }")
+_piece("is_finite", "DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }\nDEVICE bool is_finite(double x) { return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll; }")
+_piece("sigmoid", "DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }\nDEVICE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }")
+_piece("exp2_fast", 'DEVICE float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
+_piece("rcp_fast", 'DEVICE float rcp_fast(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
+_piece("rsqrt_fast", 'DEVICE float rsqrt_fast(float x) { float r; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
+_piece("sqrt_fast", 'DEVICE float sqrt_fast(float x) { float r; asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
+_piece("tanh_fast", 'DEVICE float tanh_fast(float x) { float r; asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
+_piece("sigmoid_fast", "DEVICE float sigmoid_fast(float x) { return rcp_fast(1.0f + exp2_fast(-1.4426950408889634f * x)); }", "rcp_fast exp2_fast")
+_piece("bit_cast", "template <class T, class S> DEVICE T bit_cast(S s) { static_assert(sizeof(T) == sizeof(S), \"widths\"); union U { S s; T t; DEVICE U() {} } u; u.s = s; return u.t; }")
+
+# ------------------------------------------------------------------ memory
+
+_piece("shared_address", "DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }")
+for _bytes, _way in ((4, "ca"), (8, "ca"), (16, "cg")):
+    _piece(
+        f"cp_async_{_bytes}",
+        f'DEVICE void cp_async_{_bytes}(void* d, const void* s) {{ asm volatile("cp.async.{_way}.shared.global [%0], [%1], {_bytes};" :: "r"(shared_address(d)), "l"(s) : "memory"); }}',
+        "shared_address",
+    )
+    _piece(
+        f"cp_async_{_bytes}_or_zero",
+        f'DEVICE void cp_async_{_bytes}_or_zero(void* d, const void* s, bool p) {{ asm volatile("cp.async.{_way}.shared.global [%0], [%1], {_bytes}, %2;" :: "r"(shared_address(d)), "l"(s), "r"(p ? {_bytes} : 0) : "memory"); }}',
+        "shared_address",
+    )
+_piece("cp_async_commit", 'DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }')
+_piece("cp_async_wait", 'template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }')
+_piece("barrier", 'template <int ID, int THREADS> DEVICE void barrier() { asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory"); }')
+
+
+def _ldmatrix(matrices: int, transpose: bool) -> tuple[str, str]:
+    name = f"ldmatrix_x{matrices}" + ("_trans" if transpose else "")
+    slots = ", ".join(f"%{i}" for i in range(matrices))
+    outputs = ", ".join(f'"=r"(r[{i}])' for i in range(matrices))
+    return name, (
+        f"DEVICE void {name}(void* d, const void* s) {{\n  unsigned* r = (unsigned*)d;\n"
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{matrices}{".trans" if transpose else ""}.shared.b16 {{{slots}}}, [%{matrices}];"\n'
+        f'    : {outputs} : "r"(shared_address(s)) : "memory");\n}}'
+    )
+
+
+for _count in (1, 2, 4):
+    for _transpose in (False, True):
+        _piece(*_ldmatrix(_count, _transpose), "shared_address")
+
+# ------------------------------------------------------------------ atomics
+# 'T atomic_<op>(T*, T)' gives the old value. What the hardware lacks is a compare-and-swap loop on the word around it.
+
+_piece(
+    "atomic_loop",
+    """
+template <class F> DEVICE unsigned atomic_loop(unsigned* p, F change) {
+  unsigned old = *(volatile unsigned*)p, seen;
+  do { seen = old; old = atomicCAS(p, seen, change(seen)); } while (old != seen);
+  return old;
+}
+template <class F> DEVICE unsigned long long atomic_loop(unsigned long long* p, F change) {
+  unsigned long long old = *(volatile unsigned long long*)p, seen;
+  do { seen = old; old = atomicCAS(p, seen, change(seen)); } while (old != seen);
+  return old;
+}
+// An element narrower than a word: change(its bits) within the aligned word that holds it.
+template <int BITS, class F> DEVICE unsigned atomic_loop_narrow(void* p, F change) {
+  unsigned shift = ((unsigned long long)p & 3) * 8, mask = ((1u << BITS) - 1) << shift;
+  unsigned old = atomic_loop((unsigned*)((unsigned long long)p & ~3ull),
+    [=](unsigned w) { return (w & ~mask) | ((change((w & mask) >> shift) << shift) & mask); });
+  return (old & mask) >> shift;
+}""",
+)
+_piece("atomic_add_f16", 'DEVICE f16 atomic_add(f16* p, f16 v) { f16 r; asm volatile("atom.add.noftz.f16 %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory"); return r; }', "f16")
+_piece(
+    "atomic_add_bf16",
+    "DEVICE bf16 atomic_add(bf16* p, bf16 v) { return bf16{(unsigned short)atomic_loop_narrow<16>(p, [=](unsigned b) { return (unsigned)to_bf16(to_f32(bf16{(unsigned short)b}) + to_f32(v)).x; })}; }",
+    "atomic_loop bf16_f32 f32_bf16",
+    ((90, 'DEVICE bf16 atomic_add(bf16* p, bf16 v) { bf16 r; asm volatile("atom.add.noftz.bf16 %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory"); return r; }'),),
+)  # fmt: skip
+
+
+@cache
+def atomic_piece(op: str, dtype: DType) -> Piece:
+    """The piece that holds `T atomic_<op>(T*, T)` for an element type."""
+    name = f"atomic_{op}_{c_name(dtype).replace(' ', '_')}"
+    return _PIECES.get(name) or _make_atomic(name, op, dtype)
+
+
+_NATIVE = {
+    "add": ("int32", "uint32", "uint64", "float32", "float64"),
+    "min": ("int32", "uint32", "int64", "uint64"), "max": ("int32", "uint32", "int64", "uint64"),
+    "and": ("int32", "uint32", "int64", "uint64"), "or": ("int32", "uint32", "int64", "uint64"),
+    "xor": ("int32", "uint32", "int64", "uint64"), "exch": ("int32", "uint32", "uint64", "float32"),
+}  # fmt: skip
+_BUILTIN = {"add": "Add", "min": "Min", "max": "Max", "and": "And", "or": "Or", "xor": "Xor", "exch": "Exch"}
+
+
+def _make_atomic(name: str, op: str, dtype: DType) -> Piece:
+    c = c_name(dtype)
+    head = f"DEVICE {c} atomic_{op}({c}* p, {c} v) "
+    if dtype.name in _NATIVE[op]:
+        return Piece(name, ((0, head + f"{{ return atomic{_BUILTIN[op]}(p, v); }}"),))
+    if op == "add" and dtype.name == "int64":
+        u = "unsigned long long"
+        return Piece(name, ((0, head + f"{{ return ({c})atomicAdd(({u}*)p, ({u})v); }}"),))
+    needs = ["atomic_loop", *conversions(dtype)]
+    a, b = decode_text(dtype, "x"), decode_text(dtype, "v")
+    kind = "f" if dtype.bits < 64 else ""
+    changed = {
+        "add": f"{a} + {b}",
+        "min": f"fmin{kind}({a}, {b})" if dtype.is_float else f"min({a}, {b})",
+        "max": f"fmax{kind}({a}, {b})" if dtype.is_float else f"max({a}, {b})",
+        "and": f"{a} & {b}", "or": f"{a} | {b}", "xor": f"{a} ^ {b}", "exch": "v",
+    }[op]  # fmt: skip
+    if op != "exch":
+        changed = encode_text(dtype, changed)
+    needs.append("bit_cast")
+    word = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[dtype.bytes * 8]
+    wide = "unsigned long long" if dtype.bytes == 8 else "unsigned"
+    body = f"[=]({wide} w) {{ {c} x = bit_cast<{c}>(({word})w); {c} r = {changed}; return ({wide})bit_cast<{word}>(r); }}"
+    if dtype.bytes >= 4:
+        text = head + f"{{ return bit_cast<{c}>(atomic_loop(({wide}*)p, {body})); }}"
+    else:
+        text = head + f"{{ return bit_cast<{c}>(({word})atomic_loop_narrow<{dtype.bytes * 8}>(p, {body})); }}"
+    return Piece(name, ((0, text),), tuple(needs))
+
+
+# ------------------------------------------------------------------ mma
+
+_OPERAND = {
+    "float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "int8": "s8", "uint8": "u8", "float8_e4m3": "e4m3",
+    "float8_e5m2": "e5m2", "int4": "s4", "uint4": "u4", "float32": "f32", "int32": "s32", "float64": "f64",
+}  # fmt: skip
+_FP8_FROM = 89
+
+
+@cache
+def mma_piece(shape: tuple[int, int, int], d: DType, a: DType, b: DType, round_tf32: bool = False) -> Piece:
+    """The piece for one mma.sync. round_tf32: operands are float32 and rounded on the way in."""
+    m, n, k = shape
+    kinds = [_OPERAND[t.name] for t in (d, a, b)]
+    if round_tf32:
+        kinds[1:] = ["tf32", "tf32"]
+    name = f"mma_m{m}n{n}k{k}_{kinds[0]}_{kinds[1]}_{kinds[2]}" + ("_round" if round_tf32 else "")
+    least = _FP8_FROM if a.bits == 8 and a.is_float else 80
+    body = _mma(name, shape, kinds, a.bits, b.bits, round_tf32)
+    return Piece(name, ((least, body),), ("tf32_f32",) if round_tf32 else ())
+
+
+def _mma(name: str, shape: tuple[int, int, int], kinds: list[str], a_bits: int, b_bits: int, round_tf32: bool) -> str:
+    m, n, k = shape
+    d_kind, a_kind, b_kind = kinds
+    d_count = m * n // 32 // (2 if d_kind == "f16" else 1)
+    a_count, b_count = m * k * a_bits // 1024, n * k * b_bits // 1024
+    d_type, letter = {"f32": ("float", "f"), "f16": ("unsigned", "r"), "s32": ("int", "r")}[d_kind]
+    slots = iter(range(d_count + a_count + b_count))
+    groups = ["{" + ", ".join(f"%{next(slots)}" for _ in range(c)) + "}" for c in (d_count, a_count, b_count)]
+    outputs = ", ".join(f'"+{letter}"(D[{i}])' for i in range(d_count))
+    if round_tf32:
+        value = "__float_as_uint(to_tf32(__uint_as_float({}[{}])))"
+    else:
+        value = "{}[{}]"
+    inputs = ", ".join(f'"r"({value.format(o, i)})' for o, c in (("A", a_count), ("B", b_count)) for i in range(c))
+    return (
+        f"DEVICE void {name}(void* d, const void* a, const void* b) {{\n"
+        f"  {d_type}* D = ({d_type}*)d; const unsigned *A = (const unsigned*)a, *B = (const unsigned*)b;\n"
+        f'  asm volatile("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d_kind}.{a_kind}.{b_kind}.{d_kind} {", ".join(groups)}, {groups[0]};"\n'
+        f"    : {outputs} : {inputs});\n}}"
+    )
+
+
+# ------------------------------------------------------------------ names of types, and the closure over needs
+
+_C_NAMES = {
+    "bool": "bool", "int4": "signed char", "uint4": "unsigned char", "int8": "signed char", "uint8": "unsigned char",
+    "int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
+    "uint64": "unsigned long long", "float16": "f16", "bfloat16": "bf16", "float32": "float", "tfloat32": "float",
+    "float64": "double", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2",
+}  # fmt: skip
+NARROW_FLOATS = frozenset({"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
+
+
+def c_name(dtype: DType) -> str:
+    """The C++ type that stores one element. Raises KeyError for vector types."""
+    return _C_NAMES[dtype.name]
+
+
+def conversions(dtype: DType) -> tuple[str, ...]:
+    """The pieces that convert a narrow float to and from float; none for other types."""
+    if dtype.name not in NARROW_FLOATS:
+        return ()
+    c = c_name(dtype)
+    return (f"f32_{c}", f"{c}_f32")
+
+
+def decode_text(dtype: DType, text: str) -> str:
+    """Storage form -> value that calculates."""
+    return f"to_f32({text})" if dtype.name in NARROW_FLOATS else text
+
+
+def encode_text(dtype: DType, text: str) -> str:
+    """Value that calculates -> storage form, rounded."""
+    if dtype.name in NARROW_FLOATS:
+        return f"to_{c_name(dtype)}({text})"
+    return f"({c_name(dtype)})({text})"
+
+
+PIECES: Mapping[str, Piece] = MappingProxyType(_PIECES)
+"""The pieces that do not depend on an element type or a shape, by name."""
+
+
+def _with_needs(piece: Piece, found: dict[str, Piece]) -> None:
+    for need in piece.needs:
+        _with_needs(PIECES[need], found)
+    found[piece.name] = piece
+
+
+def prelude(used: Iterable[Piece], capability: int) -> str:
+    """The text of the used pieces and all that they need, each once, in an order that compiles. Raises KeyError."""
+    ordered: dict[str, Piece] = {}
+    for piece in sorted(used, key=lambda p: p.name):
+        _with_needs(piece, ordered)
+    return "\n".join(piece.text(capability) for piece in ordered.values())

@@ -1,0 +1,508 @@
+"""Expressions of thread IR as C++ text.
+
+A narrow float has two forms: *stored* (the struct in memory) and *value* (a float that holds it exactly); everything
+else has one. `value` gives an expression to calculate with, `stored` one to put into memory, both rounded once.
+Integer arithmetic on indices is plain; on the program's own data it wraps (through unsigned), as in NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, decode_text, encode_text
+from tilebench.errors import InternalError, TargetError
+from tilebench.ir.dtype import DType, encode
+from tilebench.ir.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
+from tilebench.ir.simplify import Interval, bounds
+from tilebench.ir.thread import Memory
+
+# Precedence of C++ operators; larger binds tighter.
+COMMA, TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, LESS, SHIFT, ADD, MUL, UNARY, POSTFIX = range(14)
+Text = tuple[str, int]
+
+_OPERATORS: dict[str, Text] = {
+    "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "bitand": ("&", BITAND),
+    "bitor": ("|", BITOR), "bitxor": ("^", BITXOR), "eq": ("==", EQUAL), "ne": ("!=", EQUAL), "lt": ("<", LESS),
+    "le": ("<=", LESS), "gt": (">", LESS), "ge": (">=", LESS), "and": ("&&", AND), "or": ("||", OR),
+}  # fmt: skip
+_LIBRARY = {
+    "exp": "exp", "exp2": "exp2", "exp10": "exp10", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh", "cosh": "cosh",
+    "tanh": "tanh", "asin": "asin", "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh",
+    "atanh": "atanh", "erf": "erf", "floor": "floor", "ceil": "ceil", "round": "rint", "nearbyint": "rint",
+    "trunc": "trunc", "pow": "pow", "fmod": "fmod", "atan2": "atan2", "copysign": "copysign", "hypot": "hypot",
+    "nextafter": "nextafter", "fma": "fma",
+}  # fmt: skip
+_FAST_BUILTIN = {
+    "exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf",
+    "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
+}  # fmt: skip
+_FAST_PIECE = {
+    "exp2": "exp2_fast", "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
+    "sigmoid": "sigmoid_fast",
+}  # fmt: skip
+_SHUFFLES = {"shfl_xor": "__shfl_xor_sync", "shfl_up": "__shfl_up_sync", "shfl_down": "__shfl_down_sync", "shfl": "__shfl_sync"}
+_VOTES = {"ballot": "__ballot_sync", "any_sync": "__any_sync", "all_sync": "__all_sync"}
+_BLOCK_VOTES = {"syncthreads_and": "__syncthreads_and", "syncthreads_or": "__syncthreads_or", "syncthreads_count": "__syncthreads_count"}
+FULL_WARP = "0xffffffffu"
+
+
+def constant(value: int | float | bool, dtype: DType) -> Text:
+    """A literal of the computing type of `dtype` (float for narrow floats)."""
+    if dtype.kind == "bool":
+        return ("true" if value else "false"), POSTFIX
+    if dtype == "float64":
+        return _float_text(float(value), "", "__longlong_as_double(0x{:x}ll)", np.float64, np.uint64)
+    if dtype.is_float:
+        return _float_text(float(value), "f", "__uint_as_float(0x{:x}u)", np.float32, np.uint32)
+    number = int(value)
+    suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(dtype.name, "")
+    if number == dtype.min and dtype.kind == "int" and dtype.bits >= 32:
+        return f"(-{-(number + 1)}{suffix} - 1)", POSTFIX
+    return f"{number}{suffix}", POSTFIX if number >= 0 else UNARY
+
+
+def _float_text(value: float, suffix: str, bits: str, kind: type[np.floating], raw: type[np.integer]) -> Text:
+    with np.errstate(all="ignore"):
+        exact = kind(value)
+    if not math.isfinite(float(exact)):
+        return bits.format(int(exact.view(raw))), POSTFIX
+    text = np.format_float_positional(exact, unique=True, trim="0") if 1e-4 <= abs(exact) < 1e7 or exact == 0 else (
+        np.format_float_scientific(exact, unique=True, trim="0"))  # fmt: skip
+    return text + suffix, UNARY if text.startswith("-") else POSTFIX
+
+
+class Values:
+    """Prints expressions. It collects the prelude pieces used, and knows the names and ranges of variables.
+
+    names: variables in scope; memories: names of memories; ranges: intervals of integer variables; data: variables that
+    hold the program's own data (not indices).
+    """
+
+    def __init__(self, fast_math: bool) -> None:
+        self.fast_math = fast_math
+        self.used: dict[str, Piece] = {}
+        self.names: dict[Var, str] = {}
+        self.memories: dict[Memory, str] = {}
+        self.ranges: dict[Var, Interval] = {}
+        self.data: set[Var] = set()
+        self._data_cache: dict[int, tuple[Expr, bool]] = {}
+
+    # ---------------------------------------------------------------- bookkeeping
+
+    def use(self, piece: str | Piece) -> None:
+        """Put a piece into the text."""
+        piece = PIECES[piece] if isinstance(piece, str) else piece
+        self.used[piece.name] = piece
+
+    def is_data(self, e: Expr) -> bool:
+        """Whether a value comes from memory, scalar arguments or calls rather than from indices alone."""
+        known = self._data_cache.get(id(e))
+        if known is not None:
+            return known[1]
+        match e:
+            case Const():
+                found = False
+            case Var():
+                return e in self.data
+            case Load() | Call():
+                found = True
+            case Unary() | Cast():
+                found = self.is_data(e.value)
+            case Binary():
+                found = self.is_data(e.left) or self.is_data(e.right)
+            case Select():
+                found = self.is_data(e.then) or self.is_data(e.orelse)
+            case _:
+                found = True
+        self._data_cache[id(e)] = (e, found)
+        return found
+
+    def interval(self, e: Expr) -> Interval | None:
+        """Bounds of an integer expression, None when unknown."""
+        return bounds(e, self.ranges)
+
+    def non_negative(self, e: Expr) -> bool:
+        """Whether an integer expression is provably at least 0."""
+        if e.dtype.kind == "uint":
+            return True
+        found = self.interval(e)
+        return found is not None and found[0] >= 0
+
+    # ---------------------------------------------------------------- entry points
+
+    def text(self, e: Expr, rank: int = COMMA) -> str:
+        """The value of `e` to calculate with, in parentheses where an operator of `rank` needs them."""
+        return _at_least(self.value(e), rank)
+
+    def stored(self, e: Expr) -> str:
+        """`e` in the form that memory holds."""
+        dtype = e.dtype
+        if dtype.name not in NARROW_FLOATS:
+            return self.text(e, TERNARY)
+        c = c_name(dtype)
+        self.use(c)
+        match e:
+            case Load():
+                return self._element(e)
+            case Var():
+                return self.names[e]
+            case Const():
+                with np.errstate(all="ignore"):
+                    bits = encode(np.asarray(e.value, np.float32), dtype)
+                return f"{c}{{{int(np.asarray(bits).view(np.uint16 if dtype.bits == 16 else np.uint8)):#x}}}"
+            case Select():
+                return f"({self.text(e.condition, OR)} ? {self.stored(e.then)} : {self.stored(e.orelse)})"
+            case Call() if e.name in _SHUFFLES or e.name == "reinterpret":
+                return self._bits_call(e)
+            case _:
+                self.use(f"{c}_f32")
+                if isinstance(e, Cast) and e.value.dtype == "float64" and dtype == "float16":
+                    self.use("f16_f64")
+                return f"to_{c}({self._raw(e)[0]})"
+
+    def value(self, e: Expr) -> Text:
+        """The value of `e` to calculate with, and the rank of its outermost operator."""
+        if e.dtype.name not in NARROW_FLOATS:
+            return self._raw(e)
+        if isinstance(e, Const):
+            return constant(_rounded(e.value, e.dtype), e.dtype)
+        if isinstance(e, Load | Var | Select) or (isinstance(e, Call) and (e.name in _SHUFFLES or e.name == "reinterpret")) \
+                or not _is_exact(e):  # fmt: skip
+            if isinstance(e, Select):
+                return self._select(e)
+            self.use(f"f32_{c_name(e.dtype)}")
+            return f"to_f32({self.stored(e)})", POSTFIX
+        return self._raw(e)
+
+    def address(self, memory: Memory, index: Expr) -> str:
+        """`memory + index` as a pointer."""
+        name = self.memories[memory]
+        if int_value(index) == 0:
+            return name
+        return f"{name} + {self.index_text(memory, index, ADD + 1)}"
+
+    def index_text(self, memory: Memory, index: Expr, rank: int = COMMA) -> str:
+        """An element index; in 64 bits where the memory may have 2^31 elements or more."""
+        if memory.space == "global" and index.dtype.bits < 64 and not self._is_small(memory):
+            return _at_least(self.wide(index), rank)
+        return self.text(index, rank)
+
+    def _is_small(self, memory: Memory) -> bool:
+        found = self.interval(memory.shape[0])
+        return found is not None and found[1] < 2**31
+
+    def wide(self, e: Expr) -> Text:
+        """An integer expression evaluated in 64 bits: only its leaves are 32-bit values."""
+        found = self.interval(e)
+        if e.dtype.bits >= 64 or isinstance(e, Const) or (found and -(2**31) <= found[0] and found[1] < 2**31):
+            return self.value(e)
+        match e:
+            case Binary(op="add" | "sub" | "mul"):
+                symbol, rank = _OPERATORS[e.op]
+                left, right = _at_least(self.wide(e.left), rank), _at_least(self.wide(e.right), rank + 1)
+                small = [x for x in (e.left, e.right) if self._narrow_leaf(x)]
+                if len(small) == 2:
+                    left = f"(long long){_at_least(self.value(e.left), UNARY)}"
+                return f"{left} {symbol} {right}", rank
+            case Unary(op="neg"):
+                return f"-{_at_least(self.wide(e.value), UNARY)}", UNARY
+            case _:
+                return f"(long long){self.text(e, UNARY)}", UNARY
+
+    def _narrow_leaf(self, e: Expr) -> bool:
+        found = self.interval(e)
+        return e.dtype.bits < 64 and (isinstance(e, Const) or bool(found and -(2**31) <= found[0] and found[1] < 2**31))
+
+    # ---------------------------------------------------------------- one node
+
+    def _raw(self, e: Expr) -> Text:
+        """The value of `e`; a narrow float not yet rounded."""
+        match e:
+            case Const():
+                return constant(e.value, e.dtype)
+            case Var():
+                return self.names[e], POSTFIX
+            case Load():
+                return self._element(e), POSTFIX
+            case Unary():
+                return self._unary(e)
+            case Cast():
+                return self._cast(e)
+            case Select():
+                return self._select(e)
+            case Binary():
+                return self._binary(e)
+            case Call():
+                return self._call(e)
+            case _:
+                raise InternalError("TB902", f"{type(e).__name__} has no CUDA C++ form", at=e.loc)
+
+    def _element(self, e: Load) -> str:
+        assert isinstance(e.buffer, Memory), f"{e.buffer.name}: a tile-level buffer in thread IR"
+        return f"{self.memories[e.buffer]}[{self.index_text(e.buffer, e.indices[0])}]"
+
+    def _select(self, e: Select) -> Text:
+        arms = f"{self.text(e.then, TERNARY)} : {self.text(e.orelse, TERNARY)}"
+        return f"{self.text(e.condition, OR)} ? {arms}", TERNARY
+
+    def _unary(self, e: Unary) -> Text:
+        if e.op == "not":
+            return f"!{self.text(e.value, UNARY)}", UNARY
+        if e.op == "neg":
+            if e.dtype.is_int and self.is_data(e):
+                return self._wrapped(e.dtype, f"0u - ({_unsigned(e.dtype)}){self.text(e.value, UNARY)}")
+            text = self.text(e.value, UNARY)
+            return ("-" + text if not text.startswith("-") else f"-({text})"), UNARY
+        return self._narrow(e.dtype, f"~{self.text(e.value, UNARY)}", UNARY)
+
+    def _narrow(self, dtype: DType, text: str, rank: int) -> Text:
+        """An integer result brought back to its width: C++ calculates in int."""
+        if dtype.name == "int4":
+            return f"((int)((unsigned)({text}) << 28) >> 28)", POSTFIX
+        if dtype.name == "uint4":
+            return f"(({text}) & 15)", POSTFIX
+        if dtype.is_int and dtype.bits < 32:
+            return f"({c_name(dtype)})({text})", UNARY
+        return text, rank
+
+    def _wrapped(self, dtype: DType, text: str) -> Text:
+        if dtype.bits < 32:
+            return self._narrow(dtype, text, ADD)
+        return f"({c_name(dtype)})({text})", UNARY
+
+    def _binary(self, e: Binary) -> Text:
+        op, dtype = e.op, e.left.dtype
+        if op in ("min", "max"):
+            return self._extreme(e)
+        if op in ("shl", "shr"):
+            return self._shift(e)
+        if op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+            return self._division(e)
+        if op == "pow":
+            return self._power(e.left, e.right, e.dtype)
+        symbol, rank = _OPERATORS[op]
+        if op in COMPARISONS or op in ("and", "or") or dtype.is_float:
+            tight = rank + 1
+            left = self.text(e.left, tight if op in COMPARISONS or op in ("and", "or") else rank)
+            return f"{left} {symbol} {self.text(e.right, tight)}", rank
+        if op in ("add", "sub", "mul") and dtype.kind == "int" and dtype.bits >= 32 and self.is_data(e):
+            found = self.interval(e)
+            limit = 1 << (dtype.bits - 1)
+            if found is None or found[0] < -limit or found[1] >= limit:
+                u = _unsigned(dtype)
+                parts = (f"({u}){self.text(x, UNARY)}" for x in (e.left, e.right))
+                return self._wrapped(dtype, f" {symbol} ".join(parts))
+        text = f"{self.text(e.left, rank)} {symbol} {self.text(e.right, rank + 1)}"
+        if dtype.kind == "bool":
+            return text, rank
+        return self._narrow(e.dtype, text, rank)
+
+    def _extreme(self, e: Binary) -> Text:
+        a, b = self.text(e.left, TERNARY), self.text(e.right, TERNARY)
+        if e.dtype.kind == "bool":
+            return f"{self.text(e.left, BITAND)} {'&' if e.op == 'min' else '|'} {self.text(e.right, BITAND + 1)}", BITOR
+        if e.dtype.is_float:
+            return f"f{e.op}{'' if e.dtype == 'float64' else 'f'}({a}, {b})", POSTFIX
+        if e.dtype.bits < 32:
+            return f"{e.op}((int){self.text(e.left, UNARY)}, (int){self.text(e.right, UNARY)})", POSTFIX
+        return f"{e.op}({a}, {b})", POSTFIX
+
+    def _shift(self, e: Binary) -> Text:
+        amount = int_value(e.right)
+        if amount is not None and 0 <= amount < e.dtype.bits:
+            if e.op == "shl":
+                if e.dtype.kind == "int" and e.dtype.bits >= 32 and self.is_data(e):
+                    return self._wrapped(e.dtype, f"({_unsigned(e.dtype)}){self.text(e.left, UNARY)} << {amount}")
+                return self._narrow(e.dtype, f"{self.text(e.left, SHIFT)} << {amount}", SHIFT)
+            return f"{self.text(e.left, SHIFT)} >> {amount}", SHIFT
+        name = "shift_left" if e.op == "shl" else "shift_right"
+        self.use(name)
+        c = c_name(e.dtype)
+        return self._narrow(e.dtype, f"{name}<{c}>({self.text(e.left, TERNARY)}, (int){self.text(e.right, UNARY)})", POSTFIX)
+
+    def _division(self, e: Binary) -> Text:
+        k = int_value(e.right)
+        quotient = e.op in ("floordiv", "truncdiv")
+        floor = e.op in ("floordiv", "floormod")
+        if k is not None and k > 0:
+            if floor and k & (k - 1) == 0:
+                if quotient:
+                    return f"{self.text(e.left, SHIFT)} >> {k.bit_length() - 1}", SHIFT
+                return f"{self.text(e.left, BITAND)} & {constant(k - 1, e.dtype)[0]}", BITAND
+            if not floor or self.non_negative(e.left):
+                return self._narrow(e.dtype, f"{self.text(e.left, MUL)} {'/' if quotient else '%'} {constant(k, e.dtype)[0]}", MUL)
+        name = "trunc" if not floor else "floor"
+        name += "div" if quotient else "mod"
+        if floor and self.non_negative(e.left) and self.non_negative(e.right):
+            name += "_u"
+        self.use(name)
+        c = c_name(e.dtype)
+        return f"{name}<{c}>({self.text(e.left, TERNARY)}, {self.text(e.right, TERNARY)})", POSTFIX
+
+    def _power(self, base: Expr, exponent: Expr, dtype: DType) -> Text:
+        if dtype.is_int:
+            self.use("integer_power")
+            return f"integer_power<{c_name(dtype)}>({self.text(base, TERNARY)}, {self.text(exponent, TERNARY)})", POSTFIX
+        if isinstance(exponent, Const) and exponent.value == 2:
+            self.use("square")
+            return f"square({self.text(base, TERNARY)})", POSTFIX
+        name = "pow" if dtype == "float64" else "__powf" if self.fast_math else "powf"
+        return f"{name}({self.text(base, TERNARY)}, {self.text(exponent, TERNARY)})", POSTFIX
+
+    def _cast(self, e: Cast) -> Text:
+        source, to = e.value.dtype, e.dtype
+        text = self.text(e.value, UNARY)
+        if to.kind == "bool":
+            return f"{self.text(e.value, EQUAL + 1)} != 0", EQUAL
+        if to == "tfloat32":
+            self.use("tf32_f32")
+            return f"to_tf32((float){text})", POSTFIX
+        if to.is_float:
+            if to == "float64":
+                return f"(double){text}", UNARY
+            is_float = source.is_float and source != "float64"
+            return (text, UNARY) if is_float else (f"(float){text}", UNARY)
+        if source.is_float and to.bits < 32:
+            text = f"(int){text}"
+        if to.name in ("int4", "uint4"):
+            return self._narrow(to, text, UNARY)
+        return f"({c_name(to)}){text}", UNARY
+
+    # ---------------------------------------------------------------- calls
+
+    def _call(self, e: Call) -> Text:
+        name = e.name
+        if name in _SHUFFLES or name == "reinterpret":
+            return self._bits_call(e), POSTFIX
+        if name in _VOTES:
+            vote = f"{_VOTES[name]}({FULL_WARP}, {self.text(e.args[0], TERNARY)})"
+            return (vote, POSTFIX) if name == "ballot" else (f"{vote} != 0", EQUAL)
+        if name in _BLOCK_VOTES:
+            vote = f"{_BLOCK_VOTES[name]}({self.text(e.args[0], TERNARY)})"
+            return (vote, POSTFIX) if name == "syncthreads_count" else (f"{vote} != 0", EQUAL)
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, e)
+        if name not in _LIBRARY and name not in ("rcp", "sigmoid"):
+            raise TargetError("TB507", f"the CUDA back end does not have {name}", at=e.loc, why="it is not in the table of intrinsics", fix="write it with other functions")
+        return self._math(e)
+
+    def _math(self, e: Call) -> Text:
+        double = e.dtype == "float64"
+        arguments = ", ".join(self.text(a, TERNARY) for a in e.args)
+        if self.fast_math and not double:
+            if e.name in _FAST_BUILTIN:
+                return f"{_FAST_BUILTIN[e.name]}({arguments})", POSTFIX
+            if e.name in _FAST_PIECE:
+                self.use(_FAST_PIECE[e.name])
+                return f"{_FAST_PIECE[e.name]}({arguments})", POSTFIX
+        if e.name == "rcp":
+            return (f"1.0 / {self.text(e.args[0], UNARY)}", MUL) if double else (f"__frcp_rn({arguments})", POSTFIX)
+        if e.name == "sigmoid":
+            self.use("sigmoid")
+            return f"sigmoid({arguments})", POSTFIX
+        return f"{_LIBRARY[e.name]}{'' if double else 'f'}({arguments})", POSTFIX
+
+    def _bits_call(self, e: Call) -> str:
+        """Shuffles and reinterpretations: they move bits, so narrow floats stay in stored form."""
+        if e.name == "reinterpret":
+            self.use("bit_cast")
+            self._use_type(e.dtype)
+            return f"bit_cast<{c_name(e.dtype)}>({_as_type(e.args[0].dtype, self.stored(e.args[0]))})"
+        lane = self.text(e.args[1], TERNARY)
+        name, x = _SHUFFLES[e.name], e.args[0]
+        if x.dtype.name in NARROW_FLOATS:
+            c = c_name(x.dtype)
+            self.use(c)
+            width = "unsigned short" if x.dtype.bits == 16 else "unsigned char"
+            return f"{c}{{({width}){name}({FULL_WARP}, (unsigned)({self.stored(x)}).x, {lane})}}"
+        if x.dtype.bits < 32:
+            return f"({c_name(x.dtype)}){name}({FULL_WARP}, (int){self.text(x, UNARY)}, {lane})"
+        return f"{name}({FULL_WARP}, {_as_type(x.dtype, self.text(x, TERNARY))}, {lane})"
+
+    def _use_type(self, dtype: DType) -> None:
+        if dtype.name in NARROW_FLOATS:
+            self.use(c_name(dtype))
+
+
+def _as_type(dtype: DType, text: str) -> str:
+    return text if dtype.name in NARROW_FLOATS else f"({c_name(dtype)})({text})"
+
+
+def _absolute(values: Values, e: Call) -> Text:
+    text = values.text(e.args[0], TERNARY)
+    if e.dtype.is_float:
+        return f"fabs{'' if e.dtype == 'float64' else 'f'}({text})", POSTFIX
+    if e.dtype.kind != "int":
+        return values.value(e.args[0])
+    return values._narrow(e.dtype, f"{'ll' if e.dtype.bits == 64 else ''}abs({text})", POSTFIX)
+
+
+def _class_of(piece: str) -> Callable[[Values, Call], Text]:
+    def print_it(values: Values, e: Call) -> Text:
+        values.use(piece)
+        return f"{piece}({values.text(e.args[0], TERNARY)})", POSTFIX
+
+    return print_it
+
+
+def _count_bits(values: Values, e: Call) -> Text:
+    x = e.args[0]
+    bits = x.dtype.bits
+    text = f"({_unsigned(x.dtype) if bits >= 32 else 'unsigned ' + ('char' if bits <= 8 else 'short')}){values.text(x, UNARY)}"
+    if e.name == "popcount":
+        return f"__popc{'ll' if bits == 64 else ''}({text})", POSTFIX
+    if bits == 64:
+        return f"__clzll((long long){text})", POSTFIX
+    return (f"__clz((int){text})", POSTFIX) if bits == 32 else (f"__clz((int){text}) - {32 - bits}", ADD)
+
+
+_SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
+    "abs": _absolute,
+    "isnan": _class_of("is_nan"),
+    "isinf": _class_of("is_inf"),
+    "isfinite": _class_of("is_finite"),
+    "popcount": _count_bits,
+    "clz": _count_bits,
+    "activemask": lambda values, e: ("__activemask()", POSTFIX),
+    "ldexp": lambda values, e: (
+        f"ldexp{'' if e.dtype == 'float64' else 'f'}({values.text(e.args[0], TERNARY)}, (int){values.text(e.args[1], UNARY)})", POSTFIX),
+    "dp4a": lambda values, e: (f"__dp4a({', '.join(values.text(a, TERNARY) for a in e.args)})", POSTFIX),
+    "pow": lambda values, e: values._power(e.args[0], e.args[1], e.dtype),
+}  # fmt: skip
+
+
+def _unsigned(dtype: DType) -> str:
+    return "unsigned long long" if dtype.bits == 64 else "unsigned"
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    from tilebench.ir.dtype import round_to
+
+    with np.errstate(all="ignore"):
+        return float(round_to(np.asarray(value, np.float32), dtype))
+
+
+_EXACT_CALLS = frozenset({"abs", "floor", "ceil", "round", "trunc", "nearbyint", "copysign", "fmod"})
+
+
+def _is_exact(e: Expr) -> bool:
+    """Whether an operation on narrow floats gives a narrow float without rounding."""
+    match e:
+        case Binary(op="min" | "max") | Unary(op="neg"):
+            return True
+        case Call():
+            return e.name in _EXACT_CALLS
+        case _:
+            return False
+
+
+def _at_least(text: Text, rank: int) -> str:
+    return f"({text[0]})" if text[1] < rank else text[0]
+
+
+__all__ = ["Text", "Values", "constant", "decode_text", "encode_text"]
