@@ -1,0 +1,200 @@
+"""Which statements are per-thread: they name a thread, or depend on a value that differs between threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilebench.errors import Loc, SyncError
+from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilebench.ir.intrinsics import INTRINSICS
+from tilebench.ir.rewrite import calls, children
+from tilebench.ir.tile import (
+    AtomicRMW, Bind, Buffer, For, If, Kernel, Parallel, Pipelined, Region, Seq, Stmt, Store, SyncThreads, TileOp, While,
+)  # fmt: skip
+
+_PRIVATE = ("local", "var")
+_BARRIER_CALLS = ("syncthreads_and", "syncthreads_or", "syncthreads_count")
+
+
+@dataclass
+class _Facts:
+    """What is known so far: variables and private buffers whose value differs between threads."""
+
+    vars: set[Var] = field(default_factory=set[Var])
+    buffers: set[Buffer] = field(default_factory=set[Buffer])
+    per_thread: set[Stmt] = field(default_factory=set[Stmt])
+
+    def size(self) -> int:
+        return len(self.vars) + len(self.buffers) + len(self.per_thread)
+
+
+def per_thread_statements(kernel: Kernel) -> frozenset[Stmt]:
+    """The statements of the kernel that differ between threads; all others are uniform.
+
+    A statement is per-thread when it names the thread variable, calls a per-thread intrinsic, reads a local or var buffer
+    that was fed by such a value, or stands inside an if or loop whose condition does. A Parallel nest that holds such a
+    statement, or stores to private buffers only, is per-thread: every thread runs all of its iterations. Raises SyncError TB410 for a
+    barrier and TB411 for a tile op of the whole block in such a place.
+    """
+    facts = _Facts({kernel.thread})
+    before = -1
+    while facts.size() != before:  # buffers are fed in loops, so until nothing changes
+        before = facts.size()
+        _visit(kernel.body, None, facts)
+    _refuse(kernel.body, None, facts)
+    return frozenset(facts.per_thread)
+
+
+def varies(e: Expr, facts: _Facts) -> bool:
+    """Whether the value differs between threads."""
+    match e:
+        case Const():
+            return False
+        case Var():
+            return e in facts.vars
+        case Load():
+            return _root(e.buffer) in facts.buffers or any(varies(i, facts) for i in e.indices)
+        case Unary() | Cast():
+            return varies(e.value, facts)
+        case Binary():
+            return varies(e.left, facts) or varies(e.right, facts)
+        case Select():
+            return varies(e.condition, facts) or varies(e.then, facts) or varies(e.orelse, facts)
+        case Call():
+            if e.name in _BARRIER_CALLS:
+                return False
+            row = INTRINSICS.get(e.name)
+            return (row is not None and row.per_thread) or any(varies(a, facts) for a in e.args)
+        case _:
+            return False
+
+
+def _root(buffer: Buffer) -> Buffer:
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
+def _region_varies(region: Region, facts: _Facts) -> bool:
+    return _root(region.buffer) in facts.buffers or any(varies(o, facts) for o in region.offsets)
+
+
+def _own_expressions(s: Stmt) -> list[Expr]:
+    found: list[Expr] = []
+    for child in children(s):
+        if isinstance(child, Expr):
+            found.append(child)
+        elif isinstance(child, Region):
+            found.extend(child.offsets)
+    return found
+
+
+def _visit(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
+    """control: the innermost per-thread if or loop around s."""
+    if isinstance(s, Seq):
+        for part in s.body:
+            _visit(part, control, facts)
+        return
+    own = any(varies(e, facts) for e in _own_expressions(s)) or any(
+        c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
+    )
+    if isinstance(s, TileOp):
+        own = own or any(_region_varies(r, facts) for r in s.reads)
+    here = own or control is not None
+    if here:
+        facts.per_thread.add(s)
+    match s:
+        case Bind() if varies(s.value, facts) or control is not None:
+            facts.vars.add(s.var)
+        case AtomicRMW() if here and s.result is not None:
+            facts.vars.add(s.result)
+        case Store() if here and s.buffer.scope in _PRIVATE:
+            facts.buffers.add(_root(s.buffer))
+        case TileOp() if here:
+            facts.buffers.update(_root(r.buffer) for r in s.writes if r.buffer.scope in _PRIVATE)
+        case For() | Pipelined() if own and (varies(s.start, facts) or varies(s.stop, facts)):
+            facts.vars.add(s.var)
+        case _:
+            pass
+    inner = control
+    if own and isinstance(s, If | While | For | Pipelined):
+        inner = s
+    for child in children(s):
+        if isinstance(child, Stmt):
+            _visit(child, inner, facts)
+    if isinstance(s, Parallel) and (stores_only_private(s) or any(c in facts.per_thread for c in _below(s))):
+        facts.per_thread.add(s)
+
+
+def _below(s: Stmt) -> Iterator[Stmt]:
+    for child in children(s):
+        if isinstance(child, Stmt):
+            yield child
+            yield from _below(child)
+
+
+def _refuse(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
+    if control is not None:
+        _refuse_here(s, control, facts)
+    inner = control
+    if isinstance(s, If | While | For | Pipelined) and _condition_varies(s, facts):
+        inner = s
+    for child in children(s):
+        if isinstance(child, Stmt):
+            _refuse(child, inner, facts)
+
+
+def _condition_varies(s: Stmt, facts: _Facts) -> bool:
+    match s:
+        case If() | While():
+            return varies(s.condition, facts)
+        case For() | Pipelined():
+            return varies(s.start, facts) or varies(s.stop, facts)
+        case _:
+            return False
+
+
+def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
+    kind = "if" if isinstance(control, If) else "loop"
+    notes: list[tuple[Loc | None, str]] = [(control.loc, f"this {kind} is not the same for all threads")]
+    barrier = isinstance(s, SyncThreads) or any(c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e))
+    if barrier:
+        raise SyncError(
+            "TB410",
+            f"a barrier inside {'an if' if kind == 'if' else 'a loop'} that only some threads take",
+            at=s.loc,
+            why="the threads that come here would wait for ever for those that do not",
+            fix=f"move the barrier out of the {kind}, so that every thread of the block reaches it",
+            notes=notes,
+        )
+    if isinstance(s, Parallel) and not stores_only_private(s):
+        raise SyncError(
+            "TB411",
+            f"T.Parallel inside {'an if' if kind == 'if' else 'a loop'} that only some threads take",
+            at=s.loc,
+            why="its iterations are spread over all threads of the block",
+            fix=f"move it out of the {kind}, or use a serial loop that each thread runs for itself",
+            notes=notes,
+        )
+    if isinstance(s, TileOp) and any(r.buffer.scope not in _PRIVATE for r in s.writes):
+        name = type(s).__name__.lower()
+        raise SyncError(
+            "TB411",
+            f"T.{name} inside {'an if' if kind == 'if' else 'a loop'} that only some threads take",
+            at=s.loc,
+            why="a tile op is carried out by all threads of the block together",
+            fix=f"move it out of the {kind}, or write the loop over elements for one thread",
+            notes=notes,
+        )
+
+
+def stores_only_private(loop: Parallel) -> bool:
+    """Whether a Parallel nest writes nothing but local and var buffers, so that every thread runs all of it."""
+    stack: list[Stmt] = [loop.body]
+    while stack:
+        s = stack.pop()
+        if isinstance(s, Store | AtomicRMW) and s.buffer.scope not in _PRIVATE:
+            return False
+        stack.extend(child for child in children(s) if isinstance(child, Stmt))
+    return True
