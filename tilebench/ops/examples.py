@@ -100,7 +100,8 @@ class Draft:
     def _block(self, make: Any) -> Iterator[None]:
         self._bodies.append([])
         yield
-        self._bodies[-1].append(make(seq(*self._bodies.pop())))
+        inside = self._bodies.pop()
+        self._bodies[-1].append(make(seq(*inside)))
 
     @contextmanager
     def serial(self, stop: Any, start: Any = 0, step: int = 1) -> Iterator[Var]:
