@@ -18,6 +18,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel import args
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.options import normalise
+from tilebench.kernel.roles import with_roles
 from tilebench.kernel.target import resolve
 
 
@@ -37,8 +38,7 @@ def with_outputs(kernel: tile.Kernel, out_idx: Any) -> tile.Kernel:
                 fix="out_idx=[-1] stands for the last parameter",
             )
         positions.append(index % count)
-    params = tuple(replace(p, role="out") if i in positions else p for i, p in enumerate(kernel.params))
-    return replace(kernel, params=params, out_idx=tuple(positions))
+    return replace(kernel, out_idx=tuple(positions))
 
 
 def compile(
@@ -60,16 +60,16 @@ def compile(
 
     del execution_backend, target_host, verbose
     if isinstance(func, str):
-        from tilebench.kernel.source import kernel_of_text
+        from tilebench.kernel.program import define
 
-        return kernel_of_text(func, target=target, out_idx=out_idx, pass_configs=pass_configs)
+        func = define(func)[0]
     prim = func if isinstance(func, tile.Kernel) else parse_prim_func(func)
     return finish(prim, out_idx, target, pass_configs, compile_flags)
 
 
 def finish(prim: tile.Kernel, out_idx: Any, target: Any, pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None) -> Kernel:
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
-    prim = with_outputs(prim, out_idx)
+    prim = with_outputs(with_roles(prim), out_idx)
     options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
     attributes = {**prim.attributes, "pass_configs": options}
     if compile_flags:

@@ -190,7 +190,7 @@ def make_report(
     infos = tuple(_op_info(stmt, ident, partitioned) for stmt, ident in ids.items())
     arch = (stages.target.arch if stages else None) or "sm_90a"
     work = _work(kernel)
-    device_name = _device_name(kernel)
+    device_name = device_label(kernel)
     resources = _resources(kernel, stages, arch)
     figures: dict[str, Figure] = dict(extra or {})
     check_us = sum(s.microseconds for s in compilation.snapshots)
@@ -297,7 +297,8 @@ def _work(kernel: Kernel) -> Work | None:
     return count(kernel.prim, call.grid, call.symbols)
 
 
-def _device_name(kernel: Kernel) -> str:
+def device_label(kernel: Kernel) -> str:
+    """The name of the GPU or CPU that the kernel runs on, '' when there is none."""
     if device_of(kernel.target) == "cuda":
         try:
             from tilebench.backends.cuda import driver
@@ -331,7 +332,7 @@ def _performance(
 ) -> tuple[Any, tuple[Any, ...]]:
     measured = Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms else None
     timelines: tuple[Any, ...] = ()
-    device = model.device_for(arch, _device_name(kernel) if kernel.target.is_gpu else "")
+    device = model.device_for(arch, device_label(kernel) if kernel.target.is_gpu else "")
     occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
     if stages is not None and device is not None:
         names = {s: (i, type(s).__name__.lower(), line_of(s.loc)) for s, i in ids.items()}

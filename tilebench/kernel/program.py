@@ -1,0 +1,153 @@
+"""From the text of a cell to the tile program in it, and from the program and its inputs to a Kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilebench.errors import LaunchError, Source, SyntaxTileError
+from tilebench.ir.tile import Buffer
+from tilebench.kernel.compiled import Kernel, torch_dtype
+from tilebench.kernel.decorator import JitFunction, compile, jit
+from tilebench.kernel.profiler import supply
+from tilebench.kernel.target import device_of
+from tilebench.kernel.tune import TunedFunction
+
+
+def define(text: str, namespace: dict[str, Any] | None = None, name: str = "", cell: str = "") -> tuple[Any, Source]:
+    """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and its Source.
+
+    The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel. Names that
+    the cell defines stay in `namespace`. Raises SyntaxTileError TB110 when there is no tile program.
+    """
+    from tilebench.language.parse import parse_module
+
+    import tilebench
+    import tilebench.language as language
+
+    scope = {} if namespace is None else namespace
+    scope.setdefault("T", language)
+    scope.setdefault("tilebench", tilebench)
+    source = Source(cell or f"<tile-cell-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}>", text)
+    defined = parse_module(source, scope)
+    programs = {k: p for k, v in defined.items() if (p := as_program(v)) is not None}
+    if name in programs:
+        return programs[name], source
+    if not programs:
+        raise SyntaxTileError(
+            "TB110",
+            "this cell has no tile program",
+            why="a tile program is a function with `with T.Kernel(...)` in it",
+            fix="define one: @T.prim_func def f(A: T.Tensor((M, N), 'float16'), ...): with T.Kernel(...) as bx: ...",
+        )
+    return list(programs.values())[-1], source
+
+
+def as_program(value: Any) -> Any:
+    """`value` when it is something that becomes a kernel (a plain function is wrapped), else None."""
+    from tilebench.language.parse import PrimFunc, is_factory, is_tile_program
+
+    if isinstance(value, JitFunction | TunedFunction | PrimFunc):
+        return value
+    if inspect.isfunction(value):
+        if is_factory(value):
+            return jit(value)
+        if is_tile_program(value):
+            return value if _annotated(value) else jit(value)
+    return None
+
+
+def _annotated(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return bool(parameters) and all(p.annotation is not inspect.Parameter.empty for p in parameters)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A kernel and a value for each of its parameters, ready to run. made: inputs were made up, from a seed."""
+
+    kernel: Kernel
+    values: tuple[Any, ...]
+    made: bool
+
+
+def prepare(
+    program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any = None, seed: int = 0,
+    pass_configs: Mapping[Any, Any] | None = None,
+) -> Prepared:  # fmt: skip
+    """Compile the program for these inputs. values None: inputs are made from the shapes in the program.
+
+    settings: `--set` values, given to the parameters of a factory or of an eager function.
+    """
+    if isinstance(program, JitFunction | TunedFunction):
+        kernel, inputs = _jitted(program, values, settings, target)
+    else:
+        kernel, inputs = compile(program, target=target, pass_configs=pass_configs), values
+    kernel.config = {**dict(kernel.config), **settings}
+    made = inputs is None
+    full = make_inputs(kernel, seed) if inputs is None else complete(kernel, inputs)
+    return Prepared(kernel, tuple(full), made)
+
+
+def _jitted(program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any) -> tuple[Kernel, Any]:
+    inner = program.function if isinstance(program, TunedFunction) else program
+    if target not in (None, "auto"):
+        inner.options["target"] = target
+    signature = inspect.signature(inner.function)
+    named = {k: v for k, v in settings.items() if k in signature.parameters}
+    if inner.is_lazy:
+        missing = [
+            p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in named and p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        if missing and not isinstance(program, TunedFunction):
+            raise LaunchError(
+                "TB602",
+                f"{inner.__name__} needs a value for {', '.join(missing)}",
+                why="it is a factory: its parameters are known when the kernel is compiled",
+                fix="give them: --set " + " ".join(f"{m}=..." for m in missing) + ", or give the parameters defaults",
+            )
+        return program.compile(**named), values
+    if values is None:
+        raise LaunchError(
+            "TB602",
+            f"{inner.__name__} needs its tensors",
+            why="the shapes of an eager program come from the tensors it is called with",
+            fix="give them: --args 'A, B', with A and B tensors of this notebook",
+        )
+    return program.compile(*values, **named), [v for v in values if hasattr(v, "shape")]
+
+
+def complete(kernel: Kernel, inputs: Sequence[Any]) -> list[Any]:
+    """A value for every parameter: inputs may leave out the parameters that the kernel only writes."""
+    params = kernel.params
+    if len(inputs) == len(params) or kernel.out_idx:
+        return kernel.complete(inputs)
+    written = tuple(i for i, p in enumerate(params) if p.role == "out")
+    if len(inputs) == len(params) - len(written):
+        import dataclasses
+
+        kernel.prim = dataclasses.replace(kernel.prim, out_idx=written)
+    return kernel.complete(inputs)
+
+
+def make_inputs(kernel: Kernel, seed: int) -> list[Any]:
+    """Random normal tensors (small integers for integer types) for every parameter, outputs included."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        full: list[Any] = []
+        for param in kernel.params:
+            if not isinstance(param.value, Buffer):
+                raise LaunchError("TB602", f"no value for {param.name}", at=param.loc, fix="give all inputs with --args")
+            try:
+                shape = param.value.static_shape
+            except AssertionError:
+                raise LaunchError(
+                    "TB604", f"{param.name} has a dynamic shape, so no input can be made up", at=param.loc, fix="give the tensors with --args"
+                ) from None
+            full.append(supply(shape, torch_dtype(param.value.dtype.name), device_of(kernel.target)))
+        return full

@@ -1,0 +1,45 @@
+"""Which parameters a kernel reads and writes, from its body."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilebench.ir.rewrite import loads, walk
+from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Store, TileOp
+
+
+def _storage(buffer: Buffer) -> Buffer:
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
+def accessed(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
+    """(buffers read, buffers written) anywhere in the body; views count as what they show."""
+    read = {_storage(e.buffer) for e in loads(kernel.body)}
+    written: set[Buffer] = set()
+    for node in walk(kernel.body):
+        match node:
+            case Store():
+                written.add(_storage(node.buffer))
+            case AtomicRMW():
+                written.add(_storage(node.buffer))
+                read.add(_storage(node.buffer))
+            case TileOp():
+                read |= {_storage(r.buffer) for r in node.reads}
+                written |= {_storage(r.buffer) for r in node.writes}
+            case _:
+                pass
+    return read, written
+
+
+def with_roles(kernel: Kernel) -> Kernel:
+    """The kernel with each parameter's role set: in, out (written, never read) or inout; scalars are in."""
+    read, written = accessed(kernel)
+    params = tuple(
+        p
+        if not isinstance(p.value, Buffer)
+        else replace(p, role="inout" if p.value in written and p.value in read else "out" if p.value in written else "in")
+        for p in kernel.params
+    )
+    return replace(kernel, params=params)

@@ -1,0 +1,161 @@
+"""`run`: everything that one `%%tile` cell does, as a plain call: compile, run, check, time, report."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilebench.errors import TileError
+from tilebench.ir.tile import Buffer
+from tilebench.kernel import verify
+from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.program import define, prepare
+from tilebench.kernel.reporting import make_report
+from tilebench.kernel.target import device_of
+from tilebench.profiling.benchmark import measure
+from tilebench.report import DiffInfo, Figure, Finding, Report
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives: the kernel, its report, a value for each parameter after the run, and the outputs alone."""
+
+    kernel: Kernel
+    report: Report
+    values: tuple[Any, ...] = ()
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The tensors that the kernel wrote."""
+        written = [v for v, p in zip(self.values, self.kernel.params, strict=False) if p.role != "in"]
+        return written
+
+
+def run(
+    program: Any,
+    *,
+    args: Sequence[Any] | None = None,
+    ref: Callable[..., Any] | None = None,
+    target: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    namespace: dict[str, Any] | None = None,
+    name: str = "",
+    launch: bool = True,
+    check: bool = True,
+    bench: int = 0,
+    atol: float | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+    pass_configs: Mapping[Any, Any] | None = None,
+) -> Result:
+    """Compile a program (text or object), run it on `args` (made up from `seed` when None), check and report.
+
+    ref: a PyTorch function of the inputs (the parameters that the kernel reads), giving its outputs;
+    settings: values of tunables; bench: time it with this many runs (0: the one run is timed on the CPU, not on a GPU).
+    """
+    settings = dict(settings or {})
+    if isinstance(program, str):
+        scope: dict[str, Any] = {} if namespace is None else namespace
+        program, _ = define(program, scope, name)
+        for key, value in settings.items():
+            if key in scope:
+                scope[key] = value
+    prepared = prepare(program, args, settings, target, seed, pass_configs)
+    kernel = prepared.kernel
+    if not launch:
+        _ = kernel.compilation
+        return Result(kernel, make_report(kernel))
+    before = verify.snapshot(prepared.values)
+    poison(kernel, prepared.values)
+    start = time.perf_counter()
+    kernel.launch(prepared.values)
+    wall_ms = (time.perf_counter() - start) * 1e3
+    findings: list[Finding] = list(unwritten(kernel, prepared.values))
+    diffs: list[DiffInfo] = []
+    if check:
+        diffs = _compare(kernel, before, prepared.values, ref, atol, rtol, seed)
+    run_ms = _timing(kernel, before, bench, wall_ms)
+    return Result(kernel, make_report(kernel, diffs=diffs, run_ms=run_ms, findings=findings), prepared.values)
+
+
+def _timing(kernel: Kernel, values: Sequence[Any], bench: int, wall_ms: float) -> Figure | None:
+    from tilebench.kernel.reporting import device_label
+
+    device = device_label(kernel)
+    if bench:
+        scratch = verify.snapshot(values)
+        times = measure(lambda: kernel.launch(scratch), warmup_ms=10, rep_ms=100, repeat_count=bench)
+        return Figure(statistics.median(times.milliseconds), "ms", "measured", device)
+    if device_of(kernel.target) == "cuda":
+        return None  # the wall clock of one launch says nothing on a GPU
+    return Figure(wall_ms, "ms", "measured", device)
+
+
+def _compare(
+    kernel: Kernel, before: Sequence[Any], after: Sequence[Any], ref: Callable[..., Any] | None, atol: float | None, rtol: float | None, seed: int
+) -> list[DiffInfo]:
+    oracle = verify.oracle_references(kernel, before, seed)
+    diffs: list[DiffInfo] = []
+    outputs = {p.name: v for p, v in zip(kernel.params, after, strict=True) if p.role != "in"}
+    if ref is not None:
+        expected = reference_values(kernel, before, ref, list(outputs))
+        diffs += verify.against_reference(kernel, outputs, expected, oracle, atol, rtol)
+    for name, value in outputs.items():
+        if name in oracle:
+            got, dtype = verify.host_values(value, name)
+            diffs.append(verify.compare(name, got, dtype, oracle[name], kernel=kernel))
+    return diffs
+
+
+def reference_values(kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], outputs: Sequence[str]) -> dict[str, Any]:
+    """The reference's outputs by name. It is called with the values of the parameters that the kernel reads."""
+    inputs = [v for p, v in zip(kernel.params, before, strict=True) if p.role != "out"]
+    try:
+        made = ref(*[x.clone() if hasattr(x, "clone") else x for x in inputs])
+    except Exception as error:
+        raise TileError(
+            "TB610",
+            f"the reference failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
+            fix="--ref takes a function of the kernel's inputs that returns its outputs",
+        ) from error
+    values = list(made) if isinstance(made, list | tuple) else [made]
+    if len(values) != len(outputs):
+        raise TileError("TB610", f"the reference returns {len(values)} values, the kernel writes {len(outputs)} ({', '.join(outputs)})")
+    return dict(zip(outputs, values, strict=True))
+
+
+def poison(kernel: Kernel, values: Sequence[Any]) -> None:
+    """Fill the tensors that the kernel only writes with NaN (the lowest value for integers), so that gaps show."""
+    for param, value in zip(kernel.params, values, strict=True):
+        if param.role == "out" and isinstance(param.value, Buffer):
+            fill = float("nan") if param.value.dtype.is_float else 0 if param.value.dtype.kind == "bool" else int(param.value.dtype.min)
+            if isinstance(value, np.ndarray):
+                value.fill(fill)
+            else:
+                value.fill_(fill)
+
+
+def unwritten(kernel: Kernel, values: Sequence[Any]) -> list[Finding]:
+    """A finding for each float output that still holds the poison of `poison` in all of a row of blocks' worth of elements."""
+    found: list[Finding] = []
+    for param, value in zip(kernel.params, values, strict=True):
+        if param.role != "out" or not isinstance(param.value, Buffer) or not param.value.dtype.is_float:
+            continue
+        got, _ = verify.host_values(value, param.name)
+        missing = np.isnan(got)
+        if missing.any():
+            first = tuple(int(i) for i in np.argwhere(missing)[0])
+            found.append(
+                Finding(
+                    "unwritten", "warning",
+                    f"{param.name} has {int(missing.sum())} elements that are NaN or were never written, the first at {list(first)}",
+                    hint="does the grid cover the whole output? is a guard too narrow?",
+                )
+            )  # fmt: skip
+    return found
