@@ -1,4 +1,4 @@
-"""A recorder with the operators that the compiler's expressions overload; evaluates to a number and counts its nodes."""
+"""A recorder with the operators that the compiler's expressions overload: a number and what made it."""
 
 from __future__ import annotations
 

@@ -68,14 +68,17 @@ def check(layout: FragmentLayout, formula: Any) -> None:
     for t in range(layout.threads):
         for r in range(layout.registers):
             assert tuple(layout.coords()[t, r]) == formula(t, r), f"thread {t} register {r}"
-    assert layout.covers and layout.replication == 1 and not any(layout.padded_dims)
+    assert layout.covers
+    assert layout.replication == 1
+    assert not any(layout.padded_dims)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_mma_operands_are_those_of_the_ptx_isa(bits: int) -> None:
     check(mma_a(bits), lambda t, r: ptx_a(bits, t, r))
     check(mma_b(bits), lambda t, r: ptx_b(bits, t, r))
-    assert mma_a(bits).shape == (16, mma_k(bits)) and mma_b(bits).shape == (mma_k(bits), 8)
+    assert mma_a(bits).shape == (16, mma_k(bits))
+    assert mma_b(bits).shape == (mma_k(bits), 8)
 
 
 def test_accumulators_are_those_of_the_ptx_isa() -> None:
@@ -117,15 +120,16 @@ def test_operands_follow_the_warps_of_the_accumulator(bits: int) -> None:
     m, n, k, warps = 64, 32, 64, (2, 2)
     accumulator = mma_accumulator((m, n), warps)
     a, b = mma_operand_a((m, k), warps, bits), mma_operand_b((k, n), warps, bits)
-    assert a.replication == b.replication == 2 and a.threads == b.threads == accumulator.threads == 128
+    assert a.replication == b.replication == 2
+    assert a.threads == b.threads == accumulator.threads == 128
     for warp in range(4):
         t = slice(32 * warp, 32 * warp + 32)
         rows = set(accumulator.coords()[t, :, 0].ravel())
         columns = set(accumulator.coords()[t, :, 1].ravel())
-        assert set(a.coords()[t, :, 0].ravel()) == rows and set(a.coords()[t, :, 1].ravel()) == set(range(k))
-        assert set(b.coords()[t, :, 1].ravel()) == columns and set(b.coords()[t, :, 0].ravel()) == set(
-            range(k)
-        )
+        assert set(a.coords()[t, :, 0].ravel()) == rows
+        assert set(a.coords()[t, :, 1].ravel()) == set(range(k))
+        assert set(b.coords()[t, :, 1].ravel()) == columns
+        assert set(b.coords()[t, :, 0].ravel()) == set(range(k))
     per_a, per_b = mma_a(bits).registers, mma_b(bits).registers
     k_atoms, n_atoms = k // mma_k(bits), n // 2 // 8
     for r in range(a.registers):  # thread 0 of warp 0: coordinates are the atom's own plus the atom's corner
@@ -209,13 +213,23 @@ def test_blocked_holds_each_element_once_for_any_shape_and_threads(
 ) -> None:
     layout = blocked(shape, threads, vector)
     assert layout.threads == threads
-    assert layout.covers and layout.replication == 1 and layout.is_digits
+    assert layout.covers
+    assert layout.replication == 1
+    assert layout.is_digits
 
 
 @pytest.mark.parametrize(
     ("shape", "threads", "vector", "registers"),
-    [((128, 64), 128, 8, 64), ((128, 80), 128, 8, 80), ((64, 128), 256, 8, 32), ((1024,), 128, 4, 8), ((1, 128), 32, 4, 4), ((128, 4), 128, 8, 8), ((32, 32), 96, 1, 11)],
-)  # fmt: skip
+    [
+        ((128, 64), 128, 8, 64),
+        ((128, 80), 128, 8, 80),
+        ((64, 128), 256, 8, 32),
+        ((1024,), 128, 4, 8),
+        ((1, 128), 32, 4, 4),
+        ((128, 4), 128, 8, 8),
+        ((32, 32), 96, 1, 11),
+    ],
+)
 def test_blocked_wastes_no_registers_on_common_tiles(
     shape: tuple[int, ...], threads: int, vector: int, registers: int
 ) -> None:
@@ -239,7 +253,7 @@ def test_replicated_is_row_major_in_every_thread() -> None:
 
 
 def test_tiles_that_atoms_do_not_divide_are_refused_with_the_nearest() -> None:
-    with pytest.raises(LayoutError, match="TB303.*100x64") as caught:
+    with pytest.raises(LayoutError, match=r"TB303.*100x64") as caught:
         mma_accumulator((100, 64), (4, 1))
     assert "128x64" in caught.value.fix
     with pytest.raises(LayoutError, match="TB303"):

@@ -116,7 +116,8 @@ def test_each_element_has_one_owner_and_the_digits_say_who(layout: FragmentLayou
     owned = np.sort(layout.elements()[owner])
     assert np.array_equal(owned, np.arange(layout.size))
     conditions = layout.is_owner(np.arange(layout.threads))
-    assert conditions is not None and layout.owner_digits is not None
+    assert conditions is not None
+    assert layout.owner_digits is not None
     says = np.logical_and.reduce([c == 0 for c in conditions], initial=True, axis=0) & np.ones(
         layout.threads, bool
     )
@@ -126,7 +127,8 @@ def test_each_element_has_one_owner_and_the_digits_say_who(layout: FragmentLayou
 
 def test_overlapping_digits_have_no_owner_formula_but_still_one_owner() -> None:
     layout = FragmentLayout((3,), (), (Digit(2, 0, 1), Digit(2, 0, 1)))
-    assert layout.owner_digits is None and layout.is_owner(0) is None
+    assert layout.owner_digits is None
+    assert layout.is_owner(0) is None
     assert layout.owner().sum() == 3
 
 
@@ -186,10 +188,13 @@ def test_reshape_keeps_the_row_major_elements(layout: FragmentLayout) -> None:
 @given(fragments())
 def test_table_of_a_digit_layout_gives_digits_back(layout: FragmentLayout) -> None:
     found = FragmentLayout.from_table(layout.shape, layout.coords())
-    assert found.is_digits and found.same_as(layout)
-    assert len(found.reg) <= len(layout.reg) and len(found.thread) <= len(layout.thread)
+    assert found.is_digits
+    assert found.same_as(layout)
+    assert len(found.reg) <= len(layout.reg)
+    assert len(found.thread) <= len(layout.thread)
     as_table = FragmentLayout(layout.shape, table=layout.coords())
-    assert as_table.same_as(layout) and as_table != layout
+    assert as_table.same_as(layout)
+    assert as_table != layout
     assert as_table == FragmentLayout(layout.shape, table=layout.coords().copy())
     assert hash(as_table) == hash(FragmentLayout(layout.shape, table=layout.coords().copy()))
     assert layout.simplified().same_as(layout)
@@ -206,13 +211,15 @@ def test_tables_obey_the_same_laws(layout: FragmentLayout) -> None:
     assert table.replicate(2).same_as(layout.replicate(2))
     if layout.rank > 1 and not any(layout.padded_dims):
         ours, theirs = table.project(0), layout.project(0)
-        assert ours.contains(theirs) and theirs.contains(ours)
+        assert ours.contains(theirs)
+        assert theirs.contains(ours)
 
 
 @given(fragments())
 def test_containment(layout: FragmentLayout) -> None:
     everything = replicated(layout.shape, layout.threads)
-    assert everything.contains(layout) and layout.contains(layout)
+    assert everything.contains(layout)
+    assert layout.contains(layout)
     assert layout.contains(everything) == all(
         len({t for t, _ in layout.holders(*index)}) == layout.threads for index in np.ndindex(*layout.shape)
     )
@@ -221,8 +228,10 @@ def test_containment(layout: FragmentLayout) -> None:
 def test_containment_asks_for_the_same_thread() -> None:
     rows = blocked((8, 4), 8, 4)
     columns = blocked((8, 4), 8, 1)
-    assert not rows.contains(columns) and not columns.contains(rows)
-    assert not rows.contains(blocked((8, 4), 16, 4)) and not rows.contains(blocked((4, 8), 8, 4))
+    assert not rows.contains(columns)
+    assert not columns.contains(rows)
+    assert not rows.contains(blocked((8, 4), 16, 4))
+    assert not rows.contains(blocked((4, 8), 8, 4))
     assert not columns.contains(columns.permute((1, 0)).reshape((8, 4)))
 
 
@@ -236,7 +245,8 @@ def test_pullback_along_a_permutation_is_a_permutation(layout: FragmentLayout, d
         loop_shape[k] = layout.shape[d]
     access = [([int(k == dims[d]) for k in range(layout.rank)], 0) for d in range(layout.rank)]
     loop = layout.pullback(access, loop_shape)
-    assert loop is not None and loop.shape == tuple(loop_shape)
+    assert loop is not None
+    assert loop.shape == tuple(loop_shape)
     by_table = layout.pullback(access_indices(access, loop_shape), loop_shape)
     assert by_table is not None
     registers = layout.uniform_registers(loop, access)
@@ -257,7 +267,8 @@ def test_restriction_is_the_slice(layout: FragmentLayout, data: st.DataObject) -
     starts = [data.draw(st.integers(0, n - 1)) for n in layout.shape]
     extents = [data.draw(st.integers(1, n - s)) for n, s in zip(layout.shape, starts, strict=True)]
     part = layout.restrict(starts, extents)
-    assert part is not None and part.covers
+    assert part is not None
+    assert part.covers
     for index in np.ndindex(*extents):
         whole = tuple(s + k for s, k in zip(starts, index, strict=True))
         assert {t for t, _ in part.holders(*index)} == {t for t, _ in layout.holders(*whole)}
@@ -265,7 +276,8 @@ def test_restriction_is_the_slice(layout: FragmentLayout, data: st.DataObject) -
 
 def test_half_of_an_accumulator_is_an_accumulator_again() -> None:
     half = mma_accumulator((64, 64), (4, 1)).restrict((0, 32), (64, 32))
-    assert half is not None and half.same_as(mma_accumulator((64, 32), (4, 1)))
+    assert half is not None
+    assert half.same_as(mma_accumulator((64, 32), (4, 1)))
     assert half.is_digits
 
 
@@ -275,7 +287,8 @@ def test_pullback_refuses_what_is_no_layout() -> None:
     assert layout.pullback([([1, 0], 4), ([0, 1], 0)], (8, 8)) is None  # rows 8..11 do not exist
     assert layout.pullback([([1], 0), ([0], 3)], (8,)) is not None  # one column: a slice, fine
     diagonal = layout.pullback([([1], 0), ([1], 0)], (8,))
-    assert diagonal is not None and [len(diagonal.holders(i)) for i in range(8)] == [1] * 8
+    assert diagonal is not None
+    assert [len(diagonal.holders(i)) for i in range(8)] == [1] * 8
 
 
 def test_register_of_a_row_vector_in_an_accumulator_loop_is_affine() -> None:
@@ -331,7 +344,9 @@ def test_affine_over_digits_refuses_holes_and_curves() -> None:
     assert affine_over_digits([0, 1, 2, 4], [4]) is None
     assert affine_over_digits([0, 1, 2, 4], [2, 2]) is None
     assert affine_over_digits([0, 1, 5, 6], [2, 2]) == ((1, 5), 0)
-    assert affine_over_digits([-1, 0], [2]) is None
+    assert affine_over_digits([-1, 3], [2]) == ((0,), 3)  # an entry below 0 does not matter
+    assert affine_over_digits([0, -1, 2, 3, 8, 9, -1, -1], [4, 2]) == ((1, 8), 0)
+    assert affine_over_digits([0, -1, 2, 3, 8, 9, 9, -1], [4, 2]) is None
 
 
 @given(power_of_two_fragments())
@@ -354,17 +369,20 @@ def test_odd_digits_have_no_f2_columns() -> None:
 
 def test_user_function_becomes_digits_where_it_is_one() -> None:
     layout = FragmentLayout.from_function((16, 8), lambda i, j: (i % 8 * 4 + j // 2, i // 8 * 2 + j % 2))
-    assert layout.is_digits and layout.same_as(mma_c())
+    assert layout.is_digits
+    assert layout.same_as(mma_c())
     rows = FragmentLayout.from_function((8,), lambda i, rep: (i * 4 + rep, 0), replicate=4)
     assert rows.thread == (Digit(4, None), Digit(8, 0, 1))
     rotated = FragmentLayout.from_function((4,), lambda i: ((i + 1) % 4, 0))
-    assert not rotated.is_digits and rotated.covers and rotated.holders(3) == [(0, 0)]
+    assert not rotated.is_digits
+    assert rotated.covers
+    assert rotated.holders(3) == [(0, 0)]
 
 
 def test_user_function_with_a_clash_is_refused() -> None:
     with pytest.raises(LayoutError, match=r"TB306.*\(0, 0\) and \(0, 1\) both in thread 0, register 0"):
         FragmentLayout.from_function((2, 2), lambda i, j: (i, 0))
-    with pytest.raises(LayoutError, match="TB306.*thread 4"):
+    with pytest.raises(LayoutError, match=r"TB306.*thread 4"):
         FragmentLayout.from_function((8,), lambda i: (i, 0), threads=4)
 
 

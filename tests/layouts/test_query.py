@@ -99,9 +99,9 @@ def test_copies_into_swizzled_tiles_have_no_conflicts() -> None:
 
 
 def test_layouts_of_different_tiles_are_not_compared() -> None:
-    with pytest.raises(LayoutError, match="TB302.*16x16 and 16x32"):
+    with pytest.raises(LayoutError, match=r"TB302.*16x16 and 16x32"):
         conflict_ways(ldmatrix_a(), row_major((16, 32), 16), 2, 8)
-    with pytest.raises(LayoutError, match="TB302.*32 threads and 64 threads"):
+    with pytest.raises(LayoutError, match=r"TB302.*32 threads and 64 threads"):
         conversion(replicated((4,), 32), replicated((4,), 64))
 
 
@@ -125,7 +125,8 @@ def test_a_vector_is_contiguous_aligned_and_whole(
 ) -> None:
     layout = blocked((rows, columns), 32, vector)
     v = widest_vector(layout, (columns, 1), itemsize)
-    assert v * itemsize <= 16 and layout.registers % v == 0
+    assert v * itemsize <= 16
+    assert layout.registers % v == 0
     flat = layout.elements().reshape(32, -1, v)
     for group in flat.reshape(-1, v):
         assert (group < 0).all() or (group[0] % v == 0 and (group == group[0] + np.arange(v)).all())
@@ -149,13 +150,15 @@ def test_kinds_of_conversion() -> None:
     everywhere = replicated((64, 32), 128)
     assert conversion(everywhere, accumulator).kind == "registers"
     moved = conversion(accumulator, blocked((64, 32), 128, 8))
-    assert moved.kind == "shared" and moved.bytes == 2 * 64 * 32 * 4
+    assert moved.kind == "shared"
+    assert moved.bytes == 2 * 64 * 32 * 4
     rows = accumulator.project(1)
     spread = FragmentLayout((64,), (), (Digit(32, 0, 1), Digit(2, 0, 32), Digit(2, None)))
     assert conversion(rows, spread).kind == "shared"
     lane_rows = FragmentLayout((64,), (), (Digit(16, 0, 1), Digit(2, None), Digit(4, 0, 16)))
     shuffled = conversion(rows, lane_rows)
-    assert shuffled.kind == "shuffle" and shuffled.shuffles == 2  # rows g and g + 8 sit in two registers
+    assert shuffled.kind == "shuffle"
+    assert shuffled.shuffles == 2
     assert conversion(rows, lane_rows, itemsize=8).shuffles == 4
 
 

@@ -4,6 +4,7 @@ fragment.py has the idea with a worked example; atoms.py the layouts that hardwa
 """
 
 from tilebench.layouts import atoms, f2
+from tilebench.layouts.access import Access, access_indices
 from tilebench.layouts.atoms import (
     blocked,
     ldmatrix_a,
@@ -24,7 +25,8 @@ from tilebench.layouts.atoms import (
     wgmma_operand_a,
 )
 from tilebench.layouts.digits import Digit, affine_over_digits, fit_digits
-from tilebench.layouts.fragment import Access, FragmentLayout, Linear, access_indices
+from tilebench.layouts.fragment import FragmentLayout
+from tilebench.layouts.linear import Linear
 from tilebench.layouts.query import (
     Coalescing,
     Conversion,

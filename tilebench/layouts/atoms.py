@@ -25,8 +25,8 @@ def mma_k(bits: int) -> int:
 def mma_a(bits: int) -> FragmentLayout:
     """Operand A (16, 256/bits) of one mma.m16n8.
 
-    PTX ISA 9.7.14.5: m16n8k16 .f16/.bf16 (a0,a1: row g, cols 2c..; a2,a3: row g+8; a4..a7: cols +8), m16n8k8 .tf32,
-    m16n8k32 .u8/.s8/.e4m3/.e5m2: the same with 4-byte groups of 1 and 4 elements.
+    PTX ISA 9.7.14.5: m16n8k16 .f16/.bf16 (a0,a1: row g, cols 2c..; a2,a3: row g+8; a4..a7: cols +8), m16n8k8
+    .tf32, m16n8k32 .u8/.s8/.e4m3/.e5m2: the same with 4-byte groups of 1 and 4 elements.
     """
     e = 32 // bits
     return FragmentLayout(
@@ -37,7 +37,10 @@ def mma_a(bits: int) -> FragmentLayout:
 
 
 def mma_b(bits: int) -> FragmentLayout:
-    """Operand B (256/bits, 8) of one mma.m16n8. PTX ISA 9.7.14.5, figures of "matrix B" for m16n8k16, k8, k32."""
+    """Operand B (256/bits, 8) of one mma.m16n8.
+
+    PTX ISA 9.7.14.5, figures of "matrix B" for m16n8k16, m16n8k8, m16n8k32.
+    """
     e = 32 // bits
     return FragmentLayout(
         (mma_k(bits), 8),
@@ -47,12 +50,18 @@ def mma_b(bits: int) -> FragmentLayout:
 
 
 def mma_c() -> FragmentLayout:
-    """C and D (16, 8) of one mma.m16n8: c0,c1 in row g, columns 2c, 2c+1; c2,c3 in row g+8. PTX ISA 9.7.14.5."""
+    """C and D (16, 8) of one mma.m16n8: c0,c1 in row g, columns 2c, 2c+1; c2,c3 in row g+8.
+
+    PTX ISA 9.7.14.5, figures of "matrix C and D".
+    """
     return FragmentLayout((16, 8), (Digit(2, N, 1), Digit(2, M, 8)), (Digit(4, N, 2), Digit(8, M, 1)))
 
 
 def wgmma_c(n: int) -> FragmentLayout:
-    """D (64, n) of one wgmma.m64nNk*: warp w holds rows 16w..16w+15 as mma_c tiles. PTX ISA 9.7.15.5.1, "matrix D"."""
+    """D (64, n) of one wgmma.m64nNk*: warp w holds rows 16w..16w+15 as mma_c tiles.
+
+    PTX ISA 9.7.15.5.1, figure of "matrix D".
+    """
     _divides("wgmma accumulator", (64, n), (64, 8))
     return FragmentLayout(
         (64, n),
@@ -67,8 +76,9 @@ def wgmma_a(bits: int) -> FragmentLayout:
     return FragmentLayout((64, mma_k(bits)), atom.reg, (*atom.thread, Digit(4, M, 16)))
 
 
-# -- tiles of atoms --------------------------------------------------------------------------------------------------
-# Each warp owns a contiguous block of the tile; warps count along M first (so four warps along M are a warpgroup's
+# -- tiles of atoms
+# Each warp
+# owns a contiguous block of the tile; warps count along M first (so four warps along M are a warpgroup's
 # accumulator). Outside an atom's own registers the atoms are row-major.
 
 
@@ -88,7 +98,10 @@ def mma_accumulator(shape: tuple[int, int], warps: tuple[int, int]) -> FragmentL
 
 
 def mma_operand_a(shape: tuple[int, int], warps: tuple[int, int], bits: int) -> FragmentLayout:
-    """A of a block's (M, K) tile in registers: each warp its rows and all of K, the same in all wn warps of a row."""
+    """A of a block's (M, K) tile in registers: each warp its rows and all of K.
+
+    The wn warps of a row hold the same. Raises LayoutError TB303 when 16 * wm or 256/bits is no divisor.
+    """
     (m, k), (wm, wn) = shape, warps
     _divides("mma operand A", shape, (16 * wm, mma_k(bits)))
     atom = mma_a(bits)
@@ -119,7 +132,11 @@ def mma_operand_b(
 
 
 def wgmma_accumulator(shape: tuple[int, int], warpgroups: int | tuple[int, int]) -> FragmentLayout:
-    """D of a block's (M, N) tile over warpgroups (along M, or (gm, gn)), several m64 atoms each when M asks for it."""
+    """D of a block's (M, N) tile over warpgroups: so many along M, or (gm, gn).
+
+    A warpgroup has several m64 atoms when M asks for it.
+    Raises LayoutError TB303 when 64 * gm or 8 * gn is no divisor.
+    """
     m, n = shape
     gm, gn = warpgroups if isinstance(warpgroups, tuple) else (warpgroups, 1)
     _divides("wgmma accumulator", shape, (64 * gm, 8 * gn))
@@ -144,13 +161,16 @@ def wgmma_operand_a(shape: tuple[int, int], warpgroups: int | tuple[int, int], b
     )
 
 
-# -- ldmatrix --------------------------------------------------------------------------------------------------------
-# The layouts say which 16 bytes each lane's address names: thread = lane, register = element within the 16 bytes, in
-# the coordinates of the tile as it is stored. Lanes whose address is not used are replicas.
+# -- ldmatrix
+# The
+# layouts say which 16 bytes each lane's address names: thread = lane, register = element within the 16 bytes,
+# in the coordinates of the tile as it is stored. Lanes whose address is not used are replicas.
 
 
 def ldmatrix_a(bits: int = 16, stored: Literal["mk", "km"] = "mk") -> FragmentLayout:
-    """Addresses of ldmatrix.x4 for one mma_a: row lane % 16, chunk lane // 16; 'km' is a [K][M] tile, with .trans.
+    """Addresses of ldmatrix.x4 for one mma_a; 'km' is a tile stored as [K][M], read with .trans.
+
+    For 'mk' lane l names row l % 16 and chunk l // 16.
 
     PTX ISA 9.7.14.5.15: matrix i takes its row addresses from lanes 8i..8i+7 and lands in register i.
     """
@@ -166,7 +186,9 @@ def ldmatrix_a(bits: int = 16, stored: Literal["mk", "km"] = "mk") -> FragmentLa
 def ldmatrix_b(
     bits: int = 16, stored: Literal["nk", "kn"] = "nk", count: Literal[2, 4] = 4
 ) -> FragmentLayout:
-    """Addresses of ldmatrix for mma_b: x4 feeds two n8 atoms side by side, x2 one; 'kn' is a [K][N] tile, with .trans.
+    """Addresses of ldmatrix for mma_b; 'kn' is a tile stored as [K][N], read with .trans.
+
+    x4 feeds two n8 atoms side by side, x2 one.
 
     PTX ISA 9.7.14.5.15.
     """
@@ -190,7 +212,9 @@ def ldmatrix_rows(count: Literal[1, 2, 4], bits: int = 16) -> FragmentLayout:
 
 
 def ldmatrix_result(count: Literal[1, 2, 4], trans: bool = False) -> FragmentLayout:
-    """Where ldmatrix.x{count}.b16 puts matrices stacked along rows: lane l has row l // 4, elements 2 * (l % 4) + {0, 1}.
+    """Where ldmatrix.x{count}.b16 puts matrices stacked along rows.
+
+    Lane l has row l // 4 of each, elements 2 * (l % 4) and the next.
 
     trans: every 8x8 matrix transposed on the way. PTX ISA 9.7.14.5.15, figure of the .m8n8 fragment.
     """
@@ -203,7 +227,7 @@ def ldmatrix_result(count: Literal[1, 2, 4], trans: bool = False) -> FragmentLay
     )
 
 
-# -- free layouts ----------------------------------------------------------------------------------------------------
+# -- free layouts
 
 
 def replicated(shape: Sequence[int], threads: int) -> FragmentLayout:
@@ -214,10 +238,11 @@ def replicated(shape: Sequence[int], threads: int) -> FragmentLayout:
 
 
 def blocked(shape: Sequence[int], threads: int, vector: int = 1) -> FragmentLayout:
-    """The free vectorised partition: `vector` neighbours per thread, then lanes, then warps, then registers, row-major.
+    """The free vectorised partition, row-major: `vector` neighbours, then lanes, then warps, then registers.
 
-    Each element has exactly one holder, for any shape and any number of threads; what does not divide becomes padding
-    (threads or registers outside the shape). A vector longer than a row takes whole rows when it is a multiple.
+    Each element has exactly one holder, for any shape and any number of threads; what does not divide becomes
+    padding (threads or registers outside the shape). A vector longer than a row takes whole rows when it is a
+    multiple.
     """
     shape = tuple(shape)
     reg, reach = _vector_digits(shape, vector)
@@ -264,8 +289,8 @@ def _vector_digits(shape: tuple[int, ...], vector: int) -> tuple[list[Digit], li
 def _split(along: int, threads: int, above: int, vector: int) -> int:
     """How many of `threads` (a divisor) go along a dimension of `along` vectors, `above` rows being above it.
 
-    Fewest registers wins; ties go to the longest run of lanes, and runs under 8 elements or two vectors count double
-    (they would touch a memory sector for less than its 32 bytes).
+    Fewest registers wins; ties go to the longest run of lanes, and runs under 8 elements or two vectors count
+    double (they would touch a memory sector for less than its 32 bytes).
     """
     wanted = min(along, max(2, -(-8 // vector)))
 

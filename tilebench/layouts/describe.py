@@ -19,14 +19,14 @@ def index_names(rank: int) -> tuple[str, ...]:
 
 
 def place_formula(layout: FragmentLayout) -> tuple[str, str] | None:
-    """('thread = ...', 'register = ...') in the tile's indices, or None when an index does not split into digits.
+    """('thread = ...', 'register = ...') in the tile's indices, or None when an index has no digits.
 
     Replicas add '+ {0..n-1}*weight': all those places hold the element.
     """
     if not layout.is_digits:
         return None
     names = index_names(layout.rank)
-    # The digits of one dimension must tile it: sorted by stride, each stride is the product of the sizes below.
+    # The digits of a dimension must tile it: sorted, each stride is the product of the sizes below.
     tops: dict[int, int] = {}
     for dim in range(layout.rank):
         reach = 1

@@ -41,7 +41,7 @@ def total(digits: Sequence[Digit]) -> int:
 
 
 def merged(digits: Sequence[Digit]) -> tuple[Digit, ...]:
-    """The same map with the fewest digits: size-1 digits dropped, neighbours that continue each other joined."""
+    """The same map with the fewest digits: none of size 1, neighbours that continue each other joined."""
     out: list[Digit] = []
     for d in digits:
         if d.size == 1:
@@ -57,8 +57,8 @@ def merged(digits: Sequence[Digit]) -> tuple[Digit, ...]:
 def digit_terms(index: Any, digits: Sequence[Digit]) -> list[tuple[int, Any]]:
     """(dim, contribution) of each digit of `index`, built with // % * only; replicas contribute nothing.
 
-    `index` is an int, a NumPy array or an IR expression. The % of the most significant digit is left out, so the
-    index must be in range.
+    `index` is an int, a NumPy array or an IR expression. The % of the most significant digit is left out, so
+    the index must be in range.
     """
     digits = merged(digits)
     terms: list[tuple[int, Any]] = []
@@ -121,20 +121,25 @@ def affine_over_digits(
 ) -> tuple[tuple[int, ...], int] | None:
     """(coeffs, const) with values[r] == const + sum(coeffs[k] * digit_k(r)), or None when there are none.
 
-    `sizes` are the mixed-radix sizes of r, least significant first; len(values) is their product. The coefficient
-    of a size-1 digit is 0. Values below 0 stand for "no such register" and are not fitted: they give None.
+    `sizes` are the mixed-radix sizes of r, least significant first; len(values) is their product. A digit of
+    size 1 gets the coefficient 0. Values below 0 stand for "no such register" and do not matter.
     """
     table = np.asarray(values, dtype=np.int64).reshape(-1)
     assert len(table) == prod(sizes), f"{len(table)} values for digits of sizes {tuple(sizes)}"
-    if (table < 0).any():
-        return None
-    const = int(table[0])
+    known = table >= 0
+    if not known.any():
+        return (0,) * len(sizes), 0
+    number = np.arange(len(table))
     coeffs: list[int] = []
-    expected = np.array([const], np.int64)
+    sums = np.zeros(len(table), np.int64)
     below = 1
     for size in sizes:
-        coeff = int(table[below]) - const if size > 1 else 0
+        digit = number // below % size
+        starts = number[known & (digit < size - 1)]
+        starts = starts[known[starts + below]]
+        coeff = int(table[starts[0] + below] - table[starts[0]]) if len(starts) else 0
         coeffs.append(coeff)
-        expected = (expected[None, :] + (np.arange(size) * coeff)[:, None]).reshape(-1)
+        sums += digit * coeff
         below *= size
-    return (tuple(coeffs), const) if np.array_equal(expected, table) else None
+    const = int((table - sums)[known][0])
+    return (tuple(coeffs), const) if np.array_equal((sums + const)[known], table[known]) else None

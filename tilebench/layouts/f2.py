@@ -1,7 +1,8 @@
-"""Linear algebra over F2, with a matrix kept as a list of columns and a column as a Python int (bit i = row i).
+"""Linear algebra over F2: a matrix is a list of columns, a column a Python int (bit i = row i).
 
-A layout whose sizes and strides are powers of two is such a matrix: it takes the bits of the hardware index to
-the bits of the coordinate, and every question about it (is it invertible, how many banks does it reach) is a rank.
+A layout whose sizes and strides are powers of two is such a matrix: it takes the bits of the hardware index
+to the bits of the coordinate, and every question about it (is it invertible, how many banks does it reach) is
+a rank.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def compose(outer: Sequence[int], inner: Sequence[int]) -> list[int]:
 
 
 def kernel(columns: Sequence[int]) -> list[int]:
-    """A basis of the x with apply(columns, x) == 0: the bits that do not change the image (replicas, broadcasts)."""
+    """A basis of the x with apply(columns, x) == 0: bits that do not change the image (replicas)."""
     pivots: dict[int, tuple[int, int]] = {}
     basis: list[int] = []
     for i, column in enumerate(columns):

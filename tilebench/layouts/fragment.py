@@ -2,18 +2,18 @@
 
 The idea, once and for all
 --------------------------
-A fragment is a tile spread over threads; each thread keeps its share in a small array of registers. The layout is
-a function from the place to the element,
+A fragment is a tile spread over threads; each thread keeps its share in a small array of registers. The
+layout is a function from the place to the element,
 
     (thread, register)  ->  (i, j)
 
-in that direction because it is always a function: when several threads hold the same element (a row maximum is
-kept by each of the four lanes of its row) the function is just not injective. Indices are split in mixed radix and
-every digit moves one coordinate by a fixed stride; that is all a layout is. A 4x4 tile over 4 threads with 4
-registers each, two neighbours in a row per thread:
+in that direction because it is always a function: when several threads hold the same element (a row maximum
+is kept by each of the four lanes of its row) the function is just not injective. Indices are split in mixed
+radix and every digit moves one coordinate by a fixed stride; that is all a layout is. A 4x4 tile over 4
+threads with 4 registers each, two neighbours in a row per thread:
 
-    reg    = (Digit(2, dim=1, stride=1), Digit(2, dim=0, stride=2))      register r: j += r % 2,      i += r // 2 * 2
-    thread = (Digit(2, dim=1, stride=2), Digit(2, dim=0, stride=1))      thread t:   j += t % 2 * 2,  i += t // 2
+    reg    = (Digit(2, dim=1, stride=1), Digit(2, dim=0, stride=2))     r:  j += r % 2,      i += r // 2 * 2
+    thread = (Digit(2, dim=1, stride=2), Digit(2, dim=0, stride=1))     t:  j += t % 2 * 2,  i += t // 2
 
              j=0   1     2   3                     and the other way round:
     i=0     T0r0 T0r1  T1r0 T1r1                       thread   = j // 2 + i % 2 * 2
@@ -21,27 +21,28 @@ registers each, two neighbours in a row per thread:
     i=2     T0r2 T0r3  T1r2 T1r3
     i=3     T2r2 T2r3  T3r2 T3r3
 
-Sum over j and ask where the four row sums live: drop the digits of dim 1 from the registers, and turn those of the
-threads into replicas. `project(1)` gives reg = (Digit(2, 0, 2)), thread = (Digit(2, None), Digit(2, 0, 1)): threads 0
-and 1 both hold sums 0 and 2. Nothing was moved, so giving the sum back to the row costs nothing; what costs is
-adding up over the replica digit, one shuffle (xor 1).
+Sum over j and ask where the four row sums live: drop the digits of dim 1 from the registers, and turn those
+of the threads into replicas. `project(1)` gives reg = (Digit(2, 0, 2)), thread = (Digit(2, None), Digit(2, 0,
+1)): threads 0 and 1 both hold sums 0 and 2. Nothing was moved, so giving the sum back to the row costs
+nothing; what costs is adding up over the replica digit, one shuffle (xor 1).
 
     T0r0 T1r0 -> row 0     T2r0 T3r0 -> row 1     T0r1 T1r1 -> row 2     T2r1 T3r1 -> row 3
 
-When all sizes and strides are powers of two the digits are bits and the layout is a matrix over F2 (`to_linear`);
-N = 96 needs a digit of size 3 and nothing else changes. Coordinates outside the shape are padding: the place
-exists, the element does not (`valid`). A layout that no digits describe (a user's function) is a `table`.
-The dense enumeration (`coords`, `elements`) is the truth that every shortcut here is tested against.
+When all sizes and strides are powers of two the digits are bits and the layout is a matrix over F2
+(`to_linear`); N = 96 needs a digit of size 3 and nothing else changes. Coordinates outside the shape are
+padding: the place exists, the element does not (`valid`). A layout that no digits describe (a user's
+function) is a `table`. The dense enumeration (`coords`, `elements`) is the truth that every shortcut here is
+tested against.
 
-Sources: Linear Layouts (arXiv 2505.23819); PTX ISA, "Matrix Fragments for mma", which are such digits throughout.
+Sources: Linear Layouts (arXiv 2505.23819); PTX ISA, "Matrix Fragments for mma", which are such digits
+throughout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,29 +58,13 @@ from tilebench.layouts.digits import (
     total,
 )
 
-Access = Sequence[tuple[Sequence[int], int]]
-"""One (coefficients of the loop variables, constant) per buffer dimension: index = A . loop + c."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tilebench.layouts.access import Access
+    from tilebench.layouts.linear import Linear
 
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A layout as columns over F2: bit k of the index XORs columns[k] into the coordinates.
-
-    Coordinates are packed with the last dimension in the lowest bits, dimension d having dim_bits[d] bits.
-    """
-
-    reg: tuple[int, ...]
-    thread: tuple[int, ...]
-    dim_bits: tuple[int, ...]
-
-    def pack(self, coordinate: Sequence[int]) -> int:
-        """The packed form of a coordinate (in range)."""
-        packed = 0
-        for value, bits in zip(coordinate, self.dim_bits, strict=True):
-            packed = packed << bits | value
-        return packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +72,8 @@ class FragmentLayout:
     """(thread, register) -> coordinates of a tile of `shape`; see the module's header.
 
     reg, thread: digits of the two indices, least significant first (lane bits come before warps).
-    table: int32 [threads, registers, rank] coordinates instead of digits; anything outside the shape is padding.
-    Layouts compare and hash by content; `same_as` compares what they mean.
+    table: int32 [threads, registers, rank] coordinates instead of digits; anything outside the shape is
+    padding. Layouts compare and hash by content; `same_as` compares what they mean.
     """
 
     shape: tuple[int, ...]
@@ -102,7 +87,7 @@ class FragmentLayout:
         for d in (*self.reg, *self.thread):
             assert d.dim is None or 0 <= d.dim < rank, f"{d} names a dimension outside {self.shape}"
         if self.table is not None:
-            assert self.table.ndim == 3 and self.table.shape[2] == rank, f"table of shape {self.table.shape}"
+            assert self.table.shape[2:] == (rank,), f"table of shape {self.table.shape}"
             table = np.ascontiguousarray(self.table, np.int32)
             table.setflags(write=False)
             object.__setattr__(self, "table", table)
@@ -123,7 +108,7 @@ class FragmentLayout:
     def __hash__(self) -> int:
         return self._hash
 
-    # -- sizes ---------------------------------------------------------------------------------------------------
+    # -- sizes
 
     @property
     def rank(self) -> int:
@@ -150,13 +135,13 @@ class FragmentLayout:
         """Number of elements of the tile."""
         return int(np.prod(self.shape))
 
-    # -- the function --------------------------------------------------------------------------------------------
+    # -- the function
 
     def coordinate(self, thread: Any, reg: Any) -> tuple[Any, ...]:
-        """The element at (thread, reg), as an expression in + * // %, for ints, arrays or IR expressions in range.
+        """The element at (thread, reg) in + * // %: ints, arrays or IR expressions, which must be in range.
 
-        A coordinate that depends on neither is the int 0. Raises LayoutError TB305 when a user's table is asked
-        for an expression that is not a number or an array.
+        A coordinate that depends on neither is the int 0. Raises LayoutError TB305 when a user's table is
+        asked for an expression that is not a number or an array.
         """
         if self.table is not None:
             if not all(isinstance(x, (int, np.integer, np.ndarray)) for x in (thread, reg)):
@@ -164,7 +149,7 @@ class FragmentLayout:
 
                 raise LayoutError(
                     "TB305",
-                    f"this {'x'.join(map(str, self.shape))} fragment layout has no formula for its coordinates",
+                    f"this {'x'.join(map(str, self.shape))} fragment layout has no formula",
                     why="it was given as a function that is not a sum of digits of the thread and register",
                     fix="write it with // and % of the indices, one stride for each digit",
                 )
@@ -215,10 +200,21 @@ class FragmentLayout:
     def padded_dims(self) -> tuple[bool, ...]:
         """For each dimension, whether some place lies outside it: those need a guard."""
         coords = self._coords
-        outside = ((coords < 0) | (coords >= np.array(self.shape, np.int32))).any(axis=(0, 1))
-        return tuple(bool(x) for x in outside)
+        outside = (coords < 0) | (coords >= np.array(self.shape, np.int32))
+        return tuple(bool(outside[..., d].any()) for d in range(self.rank))
 
-    # -- the inverse ---------------------------------------------------------------------------------------------
+    def thread_digits(self, dim: int | None) -> tuple[tuple[int, int, int], ...]:
+        """(divisor, size, stride) of each digit of the thread index that moves along `dim` (None: replicas).
+
+        For a reduction: divisors below 32 are lanes (shuffles, by xor when the size is a power of two).
+        """
+        return _digits_of(self.thread, dim)
+
+    def register_digits(self, dim: int | None) -> tuple[tuple[int, int, int], ...]:
+        """(divisor, size, stride) of each digit of the register index that moves along `dim`."""
+        return _digits_of(self.reg, dim)
+
+    # -- the inverse
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
@@ -246,14 +242,13 @@ class FragmentLayout:
         return keys[order], reg[order]
 
     def lookup(self, thread: Any, element: Any) -> Ints:
-        """Register in which `thread` holds row-major `element`, or -1; arrays broadcast (element -1 gives -1)."""
+        """Register in which `thread` holds row-major `element`, or -1 (as for -1); arrays broadcast."""
         keys, regs = self._sorted
-        thread, element = np.broadcast_arrays(np.asarray(thread, np.int64), np.asarray(element, np.int64))
-        wanted = thread * self.size + element
+        wanted = np.asarray(element, np.int64) + np.asarray(thread, np.int64) * self.size
         if not len(keys):
             return np.full(wanted.shape, -1, np.int32)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where((keys[at] == wanted) & (element >= 0), regs[at], np.int32(-1))
+        return np.where((keys[at] == wanted) & (np.asarray(element) >= 0), regs[at], np.int32(-1))
 
     def register_of(self) -> Ints:
         """int32 [threads, *shape]: the (lowest) register that holds the element, or -1."""
@@ -272,7 +267,7 @@ class FragmentLayout:
         return [(int(t), int(r)) for t, r in np.argwhere(self._elements == flat)]
 
     def owner(self) -> Bools:
-        """bool [threads, registers], True for exactly one holder of each element: the lowest (thread, register)."""
+        """bool [threads, registers], True for one holder of each element: the lowest (thread, register)."""
         flat = self._elements.ravel()
         first = np.zeros(flat.shape, bool)
         elements, at = np.unique(flat, return_index=True)
@@ -281,7 +276,7 @@ class FragmentLayout:
 
     @cached_property
     def owner_digits(self) -> tuple[tuple[int, int], ...] | None:
-        """(divisor, size) of each replica digit of the thread index; the owner has (thread // divisor) % size == 0.
+        """(divisor, size) of each replica digit of the thread; owners have thread // divisor % size == 0.
 
         None when ownership is no such conjunction (a table, or digits that overlap): use `owner()`.
         """
@@ -289,25 +284,25 @@ class FragmentLayout:
             return None
         owner = np.broadcast_to(np.array(self.owner_registers_by_digits), self._valid.shape) & self._valid
         thread = np.arange(self.threads)[:, None]
-        pairs = _replicas(self.thread)
+        pairs = tuple((divisor, size) for divisor, size, _ in self.thread_digits(None))
         for divisor, size in pairs:
             owner = owner & (thread // divisor % size == 0)
         return pairs if np.array_equal(owner, self.owner()) else None
 
     @cached_property
     def owner_registers_by_digits(self) -> tuple[bool, ...]:
-        """For each register, whether its replica digits are all 0 (True everywhere without register replicas)."""
+        """For each register, whether its replica digits are all 0: all are True without register replicas."""
         reg = np.arange(self.registers)
         keep = np.ones(self.registers, bool)
-        for divisor, size in _replicas(self.reg) if self.table is None else ():
+        for divisor, size, _ in self.register_digits(None):
             keep &= reg // divisor % size == 0
         return tuple(bool(x) for x in keep)
 
     def is_owner(self, thread: Any) -> list[Any] | None:
         """Expressions in `thread` that are all 0 exactly for the owners, or None when no such digits exist.
 
-        An empty list means that no element has two holding threads. Padding and register replicas are not covered:
-        see `valid` and `owner_registers_by_digits`.
+        An empty list means that no element has two holding threads. Padding and register replicas are not
+        covered: see `valid` and `owner_registers_by_digits`.
         """
         if self.owner_digits is None:
             return None
@@ -317,13 +312,13 @@ class FragmentLayout:
             out.append(value if divisor * size == self.threads else value % size)
         return out
 
-    # -- new layouts from old ------------------------------------------------------------------------------------
+    # -- new layouts from old
 
     def project(self, dim: int, keep: bool = False) -> FragmentLayout:
         """Layout of the tile reduced over `dim`: every thread that held part of a row holds the row's value.
 
-        Register digits of `dim` vanish, thread digits become replicas. keep=True leaves the dimension with extent 1.
-        A projection of a rank-1 tile has shape (1,).
+        Register digits of `dim` vanish, thread digits become replicas. keep=True leaves the dimension with
+        extent 1. A projection of a rank-1 tile has shape (1,).
         """
         dim = self._dim(dim)
         keep = keep or self.rank == 1
@@ -349,11 +344,11 @@ class FragmentLayout:
         )
 
     def expand(self, dim: int, extent: int = 1) -> FragmentLayout:
-        """Layout with a new dimension of `extent` before position `dim`, held whole by each holder, in registers.
+        """Layout with a new dimension before position `dim`, held whole in each holder's registers.
 
         project(dim) undoes it.
         """
-        assert 0 <= dim <= self.rank
+        assert 0 <= dim <= self.rank, f"position {dim} in a fragment of shape {self.shape}"
         shape = (*self.shape[:dim], extent, *self.shape[dim:])
         if self.table is not None:
             table = np.insert(self.table, dim, 0, axis=2)
@@ -378,7 +373,7 @@ class FragmentLayout:
         )
 
     def permute(self, dims: Sequence[int]) -> FragmentLayout:
-        """Layout of the transposed tile: new dimension k is old dimension dims[k]; nobody's registers move."""
+        """Layout of the transposed tile: new dimension k is old dims[k]; nobody's registers move."""
         assert sorted(dims) == list(range(self.rank)), f"{dims} is no permutation of {self.rank} dimensions"
         shape = tuple(self.shape[d] for d in dims)
         if self.table is not None:
@@ -404,30 +399,14 @@ class FragmentLayout:
         return FragmentLayout(self.shape, self.reg, (*self.thread, Digit(count, None)))
 
     def pullback(self, access: Access | Ints, loop_shape: Sequence[int]) -> FragmentLayout | None:
-        """Layout of a loop nest that visits this fragment: iteration p goes to the holders of element access(p).
+        """Layout of a loop nest over this fragment: iteration p goes to the holders of element access(p).
 
         access: one (coefficients, constant) per dimension here, or an integer array [*loop_shape, rank].
-        None when two iterations visit one element or an iteration falls outside: there is no such layout then.
+        None when two iterations visit one element or an iteration falls outside: no layout does that.
         """
-        loop_shape = tuple(loop_shape)
-        renamed = self._renamed(access, loop_shape)
-        if renamed is not None:
-            return renamed
-        indices = access_indices(access, loop_shape)
-        points = int(np.prod(loop_shape))
-        inside = ((indices >= 0) & (indices < np.array(self.shape))).all(axis=-1)
-        if not inside.all():
-            return None
-        flat = np.ravel_multi_index(tuple(indices.reshape(points, self.rank).T), self.shape)
-        inverse = np.full(self.size + 1, -1, np.int64)
-        inverse[flat] = np.arange(points)
-        if not np.array_equal(inverse[flat], np.arange(points)) or (self._counts[flat] == 0).any():
-            return None
-        visits = inverse[self._elements]  # element -1 reads the last entry, which is -1
-        used = (visits >= 0).any(axis=0)
-        visits = visits[:, used]
-        coords = np.stack(np.unravel_index(np.maximum(visits, 0), loop_shape), axis=-1)
-        return FragmentLayout.from_table(loop_shape, np.where(visits[..., None] >= 0, coords, -1))
+        from tilebench.layouts import access as loops
+
+        return loops.pullback(self, access, tuple(loop_shape))
 
     def restrict(self, starts: Sequence[int], extents: Sequence[int]) -> FragmentLayout | None:
         """Layout of the slice [start, start + extent) in each dimension, in the same threads."""
@@ -435,31 +414,7 @@ class FragmentLayout:
         access = [([int(k == d) for k in range(rank)], int(starts[d])) for d in range(rank)]
         return self.pullback(access, tuple(extents))
 
-    def _renamed(self, access: Access | Ints, loop_shape: tuple[int, ...]) -> FragmentLayout | None:
-        """The digits of a pullback along a renaming of whole dimensions, or None when it is more than that."""
-        if self.table is not None or isinstance(access, np.ndarray):
-            return None
-        to_loop: dict[int, int] = {}
-        for dim, (coeffs, const) in enumerate(access):
-            used = [k for k, c in enumerate(coeffs) if c]
-            if const or len(used) > 1:
-                return None
-            if used:
-                k = used[0]
-                if coeffs[k] != 1 or k in to_loop.values() or loop_shape[k] != self.shape[dim]:
-                    return None
-                to_loop[dim] = k
-            elif any(d.dim == dim and d.size > 1 for d in (*self.reg, *self.thread)) or self.shape[dim] != 1:
-                return None
-        if any(n != 1 for k, n in enumerate(loop_shape) if k not in to_loop.values()):
-            return None
-
-        def moved(d: Digit) -> Digit:
-            return d if d.dim is None or d.size == 1 else Digit(d.size, to_loop[d.dim], d.stride)
-
-        return FragmentLayout(loop_shape, tuple(map(moved, self.reg)), tuple(map(moved, self.thread)))
-
-    # -- comparing -----------------------------------------------------------------------------------------------
+    # -- comparing
 
     def same_as(self, other: FragmentLayout) -> bool:
         """True when every place holds the same element in both (padding included)."""
@@ -484,53 +439,32 @@ class FragmentLayout:
     def registers_for(self, loop: FragmentLayout, access: Access | Ints) -> Ints:
         """int32 [threads, loop.registers]: the register here that iteration (thread, reg) of `loop` reads.
 
-        -1 where the iteration is padding, where its element lies outside, or where the thread does not hold it.
+        -1 where the iteration is padding, where its element lies outside, or where the thread does not hold
+        it.
         """
-        assert self.threads == loop.threads, f"{self.threads} threads here, {loop.threads} in the loop"
-        indices = access_indices(access, loop.shape).reshape(-1, self.rank)
-        inside = ((indices >= 0) & (indices < np.array(self.shape))).all(axis=-1)
-        clipped = np.clip(indices, 0, np.array(self.shape) - 1)
-        flat = np.where(inside, np.ravel_multi_index(tuple(clipped.T), self.shape), -1)
-        elements = np.where(loop._valid, flat[np.maximum(loop._elements, 0)], -1)
-        return self.lookup(np.arange(self.threads)[:, None], elements)
+        from tilebench.layouts import access as loops
+
+        return loops.registers_for(self, loop, access)
 
     def uniform_registers(self, loop: FragmentLayout, access: Access | Ints) -> Ints | None:
-        """int32 [loop.registers]: as `registers_for`, when the register is the same in every thread; else None.
+        """int32 [loop.registers]: as `registers_for`, when every thread says the same; else None.
 
-        -1 for a register of the loop that is padding in all threads. None as well when a thread lacks an element.
+        -1 for a register of the loop that is padding in all threads. None as well when a thread lacks an
+        element.
         """
         found = self.registers_for(loop, access)
-        if ((found < 0) & loop._valid).any():
+        if ((found < 0) & loop.valid()).any():
             return None
         highest = found.max(axis=0, initial=-1)
-        return highest if ((found == highest) | ~loop._valid).all() else None
+        return highest if ((found == highest) | ~loop.valid()).all() else None
 
-    # -- other forms ---------------------------------------------------------------------------------------------
+    # -- other forms
 
     def to_linear(self) -> Linear | None:
-        """F2 columns when every size and stride is a power of two and no two digits meet in a bit; else None."""
-        if self.table is not None:
-            return None
-        used = [0] * self.rank
-        for d in (*self.reg, *self.thread):
-            if d.size & (d.size - 1) or d.stride < 0 or d.stride & (d.stride - 1):
-                return None
-            if d.dim is not None:
-                bits = (d.size - 1) * d.stride
-                if used[d.dim] & bits:
-                    return None
-                used[d.dim] |= bits
-        dim_bits = [max((n - 1).bit_length(), u.bit_length()) for n, u in zip(self.shape, used, strict=True)]
-        low = [sum(dim_bits[d + 1 :]) for d in range(self.rank)]
+        """F2 columns, or None when a size or stride is no power of two or two digits meet in a bit."""
+        from tilebench.layouts.linear import linear_form
 
-        def columns(digits: Sequence[Digit]) -> tuple[int, ...]:
-            out: list[int] = []
-            for d in digits:
-                for bit in range(d.size.bit_length() - 1):
-                    out.append(0 if d.dim is None else d.stride << (bit + low[d.dim]))
-            return tuple(out)
-
-        return Linear(columns(self.reg), columns(self.thread), tuple(dim_bits))
+        return linear_form(self)
 
     def simplified(self) -> FragmentLayout:
         """The same function with the fewest digits."""
@@ -546,7 +480,7 @@ class FragmentLayout:
 
     @staticmethod
     def from_table(shape: Sequence[int], table: NDArray[Any]) -> FragmentLayout:
-        """Layout from coordinates [threads, registers, rank]: digits where they describe the table, else a table."""
+        """Layout from coordinates [threads, registers, rank]: as digits where they can say it."""
         shape = tuple(shape)
         table = np.asarray(table, np.int32)
         thread = fit_digits(table[:, 0])
@@ -567,29 +501,13 @@ class FragmentLayout:
     ) -> FragmentLayout:
         """Layout from a user's function element -> (thread, register), evaluated once per element.
 
-        With replicate > 1 the function takes the replica number as one more last argument. threads defaults to one
-        more than the largest thread named. Raises LayoutError TB306 when two elements share a place or a result is
-        no pair of non-negative ints below `threads`.
+        With replicate > 1 the function takes the replica number as one more last argument. threads defaults
+        to one more than the largest thread named.
+        Raises LayoutError TB306 when two elements share a place, or one is negative or not below `threads`.
         """
-        shape = tuple(shape)
-        places: dict[tuple[int, int], tuple[int, ...]] = {}
-        for index in np.ndindex(*shape):
-            for copy in range(replicate):
-                found = place(*index, copy) if replicate > 1 else place(*index)
-                thread, reg = (int(x) for x in found)
-                if thread < 0 or reg < 0 or (threads is not None and thread >= threads):
-                    raise _bad_place(
-                        f"puts element {index} in thread {thread}, register {reg}", shape, threads
-                    )
-                if places.setdefault((thread, reg), index) != index:
-                    clash = places[thread, reg]
-                    what = f"puts elements {clash} and {index} both in thread {thread}, register {reg}"
-                    raise _bad_place(what, shape, threads)
-        count = threads if threads is not None else 1 + max(t for t, _ in places)
-        table = np.full((count, 1 + max(r for _, r in places), len(shape)), -1, np.int32)
-        for (thread, reg), index in places.items():
-            table[thread, reg] = index
-        return FragmentLayout.from_table(shape, table)
+        from tilebench.layouts.user import fragment_from_function
+
+        return fragment_from_function(tuple(shape), place, replicate, threads)
 
     def _dim(self, dim: int) -> int:
         assert -self.rank <= dim < self.rank, f"dimension {dim} of a fragment of shape {self.shape}"
@@ -603,27 +521,6 @@ class FragmentLayout:
         return f"FragmentLayout({self.shape}, reg={_short(self.reg)}, thread={_short(self.thread)})"
 
 
-def access_indices(access: Access | NDArray[Any], loop_shape: Sequence[int]) -> NDArray[np.int64]:
-    """Buffer indices visited by a loop nest: int64 [*loop_shape, rank]."""
-    if isinstance(access, np.ndarray):
-        assert access.shape[:-1] == tuple(loop_shape), (
-            f"indices of shape {access.shape} for a loop {loop_shape}"
-        )
-        return access.astype(np.int64)
-    out = np.empty((*loop_shape, len(access)), np.int64)
-    for dim, (coeffs, const) in enumerate(access):
-        assert len(coeffs) == len(loop_shape), (
-            f"{len(coeffs)} coefficients for {len(loop_shape)} loop variables"
-        )
-        index: Any = np.full(tuple(loop_shape), const, np.int64)
-        for k, coeff in enumerate(coeffs):
-            if coeff:
-                steps = np.arange(loop_shape[k], dtype=np.int64) * coeff
-                index = index + steps.reshape([-1 if d == k else 1 for d in range(len(loop_shape))])
-        out[..., dim] = index
-    return out
-
-
 def _read_only(array: Any) -> Any:
     array.setflags(write=False)
     return array
@@ -635,14 +532,14 @@ def _unit(rank: int, dim: int, k: int) -> Ints:
     return step
 
 
-def _replicas(digits: Sequence[Digit]) -> tuple[tuple[int, int], ...]:
-    pairs: list[tuple[int, int]] = []
+def _digits_of(digits: Sequence[Digit], dim: int | None) -> tuple[tuple[int, int, int], ...]:
+    found: list[tuple[int, int, int]] = []
     below = 1
     for d in merged(digits):
-        if d.dim is None:
-            pairs.append((below, d.size))
+        if d.dim == dim:
+            found.append((below, d.size, d.stride))
         below *= d.size
-    return tuple(pairs)
+    return tuple(found)
 
 
 def _compact(table: Ints) -> Ints:
@@ -656,16 +553,4 @@ def _short(digits: Sequence[Digit]) -> str:
         "("
         + ", ".join(f"{d.size}:{'rep' if d.dim is None else f'd{d.dim}*{d.stride}'}" for d in digits)
         + ")"
-    )
-
-
-def _bad_place(what: str, shape: tuple[int, ...], threads: int | None) -> Exception:
-    from tilebench.errors import LayoutError
-
-    return LayoutError(
-        "TB306",
-        f"the layout of a {'x'.join(map(str, shape))} fragment {what}",
-        why="each (thread, register) holds one element, and threads count from 0"
-        + (f" to {threads - 1}" if threads is not None else ""),
-        fix="check the two functions of T.Fragment: show(layout) draws what they say",
     )

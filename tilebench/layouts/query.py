@@ -1,21 +1,23 @@
-"""What a pair of layouts costs: vector width, bank conflicts, memory sectors, the data movement between two fragments.
+"""What a pair of layouts costs: vector width, bank conflicts, sectors, the way from fragment to fragment.
 
-Where both layouts are linear over F2 the answer is a rank; enumeration answers every other case, and is what the
-rank formulas are tested against.
+Where both layouts are linear over F2 the answer is a rank; enumeration answers every other case, and is what
+the rank formulas are tested against.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilebench.layouts import f2
 from tilebench.layouts.fragment import FragmentLayout
 from tilebench.layouts.shared import SharedLayout
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WARP = 32
 BANKS = 32  # of 4 bytes each, since sm_20 (CUDA C++ programming guide, "Shared memory")
@@ -43,11 +45,12 @@ def fragment_offsets(fragment: FragmentLayout, memory: SharedLayout | Strides) -
 def widest_vector(
     fragment: FragmentLayout, memory: SharedLayout | Strides, itemsize: int, max_bytes: int = 16
 ) -> int:
-    """Most elements that every thread can move in one access: registers v*k .. v*k+v-1 lie side by side, aligned.
+    """Most elements that every thread can move in one access: registers v*k .. v*k+v-1 in one place.
 
-    itemsize in bytes; the answer is a power of two with v * itemsize <= max_bytes that divides the register count.
-    The tile's start must be aligned to max_bytes. For strides known only at run time give any multiple of what is
-    known about them. Groups that are all padding do not matter; a group with some padding cannot be one access.
+    They lie side by side and aligned, in every group of v registers. itemsize in bytes; the answer is a power
+    of two with v * itemsize <= max_bytes that divides the register count. The tile's start must be aligned to
+    max_bytes. For strides known only at run time give any multiple of what is known about them. Groups that
+    are all padding do not matter; a group with some padding cannot be one access.
     """
     offsets = fragment_offsets(fragment, memory)
     valid = fragment.valid()
@@ -65,7 +68,7 @@ def widest_vector(
     return best
 
 
-# -- shared memory ---------------------------------------------------------------------------------------------------
+# -- shared memory
 
 
 def phases(width_bytes: int) -> int:
@@ -91,8 +94,9 @@ def _phase_degrees(addresses: Sequence[int] | NDArray[Any], width_bytes: int) ->
 def bank_conflicts(addresses: Sequence[int] | NDArray[Any], width_bytes: int) -> int:
     """Conflict degree of one warp access: the most distinct words that fall in one bank within one phase.
 
-    addresses: 32 byte addresses in lane order, negative for a lane that does not take part; width_bytes per lane.
-    1 is conflict-free, 0 means that no lane is active. Lanes that read the same word share it (broadcast).
+    addresses: 32 byte addresses in lane order, negative for a lane that does not take part; width_bytes per
+    lane. 1 is conflict-free, 0 means that no lane is active. Lanes that read the same word share it
+    (broadcast).
     """
     return max(_phase_degrees(addresses, width_bytes))
 
@@ -105,10 +109,10 @@ def wavefronts(addresses: Sequence[int] | NDArray[Any], width_bytes: int) -> int
 def conflict_ways(fragment: FragmentLayout, shared: SharedLayout, itemsize: int, vector: int) -> int:
     """Bank-conflict degree of one warp access: 1 is conflict-free, 32 is the worst.
 
-    fragment: (thread, register) -> (i, j), 32 lanes a warp; shared: (i, j) -> offset; itemsize in bytes; vector:
-    registers moved by one access. The worst warp and register counts.
-    The degree is 2**(rank(words) - rank(banks)) over F2, words and banks being the images of a phase's lane bits,
-    when both layouts are linear; otherwise it is counted.
+    fragment: (thread, register) -> (i, j), 32 lanes a warp; shared: (i, j) -> offset; itemsize in bytes;
+    vector: registers moved by one access. The worst warp and register counts.
+    The degree is 2**(rank(words) - rank(banks)) over F2, words and banks being the images of a phase's lane
+    bits, when both layouts are linear; otherwise it is counted.
     Raises LayoutError TB302 when the two layouts cover different tiles.
     Source: Linear Layouts, arXiv 2505.23819; CUDA C++ programming guide, shared-memory banks.
     """
@@ -148,7 +152,7 @@ def conflict_ways_counted(fragment: FragmentLayout, shared: SharedLayout, itemsi
     return max(1, max(bank_conflicts(row, vector * itemsize) for row in np.unique(lanes, axis=0)))
 
 
-# -- global memory ---------------------------------------------------------------------------------------------------
+# -- global memory
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,8 @@ class Coalescing:
 def coalescing(addresses: Sequence[int] | NDArray[Any], width_bytes: int) -> Coalescing:
     """Sectors that a warp access touches, and which part of their bytes it asked for.
 
-    addresses: byte addresses in lane order, negative for an idle lane; the base is taken to be sector-aligned.
+    addresses: byte addresses in lane order, negative for an idle lane; the base is taken to be
+    sector-aligned.
     """
     lanes = np.asarray(addresses, np.int64)
     lanes = lanes[lanes >= 0]
@@ -171,15 +176,16 @@ def coalescing(addresses: Sequence[int] | NDArray[Any], width_bytes: int) -> Coa
     return Coalescing(sectors, len(touched) / (sectors * SECTOR) if sectors else 1.0)
 
 
-# -- between fragments -----------------------------------------------------------------------------------------------
+# -- between fragments
 
 
 @dataclass(frozen=True)
 class Conversion:
     """What it takes to bring a tile from one fragment layout to another.
 
-    none: the same registers; registers: a renaming within each thread; shuffle: within each warp; shared: through
-    shared memory. shuffles: instructions per thread (4 bytes each at most); bytes: written to and read from shared memory, by the block.
+    none: the same registers; registers: a renaming within each thread; shuffle: within each warp; shared:
+    through shared memory. shuffles: instructions per thread (4 bytes each at most); bytes: written to and
+    read from shared memory, by the block.
     """
 
     kind: Literal["none", "registers", "shuffle", "shared"]
@@ -192,8 +198,8 @@ def conversion(
 ) -> Conversion:
     """The cheapest kind of movement that fills `target` from `source`, with its cost.
 
-    A shuffle sends one register of the lane that is asked, so a target register needs one shuffle for each source
-    register that its lanes ask for. Above max_shuffles per thread shared memory is taken.
+    A shuffle sends one register of the lane that is asked, so a target register needs one shuffle for each
+    source register that its lanes ask for. Above max_shuffles per thread shared memory is taken.
     Raises LayoutError TB302 when the layouts cover different tiles or different numbers of threads.
     """
     _same_tile(source, target.shape)
@@ -209,7 +215,7 @@ def conversion(
     lanes = min(WARP, target.threads)
     found = own
     if target.threads % lanes == 0:
-        # The first place of each element in each warp, as thread * registers + register; -1 where there is none.
+        # The first place of each element in each warp, as thread * registers + register.
         places = source.threads * source.registers
         first = np.full((source.threads // lanes, source.size), places, np.int64)
         held = np.flatnonzero(source.valid().ravel())[

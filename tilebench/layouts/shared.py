@@ -5,10 +5,11 @@ banks, an 8-way conflict for ldmatrix. The swizzle XORs the row's number into th
 
     chunk' = chunk ^ (row % 8)          on byte offsets:  off ^ ((off >> 3) & 0x70)
 
-so that eight rows at one chunk reach eight different bank groups, at no cost in memory. Hardware (bulk tensor copies,
-wgmma descriptors) knows exactly three of these, for rows of 128, 64 and 32 bytes, and takes the XOR on absolute
-addresses: a buffer must start at a multiple of the period (`alignment`) for offsets to agree with addresses.
-A row wider than the span is cut into panels: panel p holds columns [p * span, (p + 1) * span) of all rows.
+so that eight rows at one chunk reach eight different bank groups, at no cost in memory. Hardware (bulk tensor
+copies, wgmma descriptors) knows exactly three of these, for rows of 128, 64 and 32 bytes, and takes the XOR
+on absolute addresses: a buffer must start at a multiple of the period (`alignment`) for offsets to agree with
+addresses. A row wider than the span is cut into panels: panel p holds columns [p * span, (p + 1) * span) of
+all rows.
 
 Sources: PTX ISA, "Swizzling modes" of tensors and "Shared memory matrix layout" of wgmma; CUDA driver API,
 cuTensorMapEncodeTiled.
@@ -20,17 +21,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilebench.layouts.digits import add
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
 class Swizzle:
-    """off -> off ^ ((off >> shift) & mask) on byte offsets, mask = ((1 << bits) - 1) << base. bits 0: identity."""
+    """off -> off ^ ((off >> shift) & mask) on byte offsets, mask = ((1 << bits) - 1) << base.
+
+    bits 0 is the identity.
+    """
 
     bits: int
     base: int = 4
@@ -76,8 +82,8 @@ _BY_SPAN = {128: SW128, 64: SW64, 32: SW32}
 class SharedLayout:
     """Index -> element offset of a tile in shared memory.
 
-    offset = sum(index[d] * strides[d]) over the dimensions other than `inner`, plus index[inner] * strides[inner], or
-    with panels (index[inner] // panel) * panel_stride + index[inner] % panel; then the swizzle, on bytes.
+    offset = sum(index[d] * strides[d]), where with panels the term of dimension `inner` is
+    index[inner] // panel * panel_stride + index[inner] % panel; then the swizzle, on bytes.
     table: element offset of each index, instead of all that (a user's layout).
     """
 
@@ -103,9 +109,8 @@ class SharedLayout:
 
     def _key(self) -> tuple[object, ...]:
         table = None if self.table is None else self.table.tobytes()
-        return (
-            self.shape, self.itemsize_bits, self.strides, self.panel, self.swizzle, self.panel_stride, self.inner, table
-        )  # fmt: skip
+        place = (self.strides, self.panel, self.panel_stride, self.inner, self.swizzle)
+        return (self.shape, self.itemsize_bits, *place, table)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, SharedLayout) and self._key() == other._key())
@@ -113,7 +118,7 @@ class SharedLayout:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    # -- sizes ---------------------------------------------------------------------------------------------------
+    # -- sizes
 
     @property
     def rank(self) -> int:
@@ -147,12 +152,12 @@ class SharedLayout:
 
     @property
     def alignment(self) -> int:
-        """Bytes at which the buffer must start: the swizzle's period, else 128 (bulk copies), 16 for odd rows."""
+        """Bytes at which the buffer must start: the swizzle's period, else 128 (bulk copies) or 16."""
         if self.swizzle.bits:
             return self.swizzle.period
         return 128 if self.table is None and self.size_bytes % 16 == 0 and self.size_bytes >= 128 else 16
 
-    # -- the function --------------------------------------------------------------------------------------------
+    # -- the function
 
     def linear_offset(self, *index: Any) -> Any:
         """Element offset before the swizzle; ints, arrays or IR expressions (+ * // % only)."""
@@ -171,8 +176,8 @@ class SharedLayout:
     def offset(self, *index: Any) -> Any:
         """Element offset of an index from the (aligned) start of the buffer.
 
-        Works for ints, arrays and IR expressions that overload + * // % ^ & >> <<. Raises LayoutError TB305 for an
-        expression when a user's table has no XOR formula.
+        Works for ints, arrays and IR expressions that overload + * // % ^ & >> <<. Raises LayoutError TB305
+        for an expression when a user's table has no XOR formula.
         """
         if self.table is None:
             if self._row_dim is not None:
@@ -193,7 +198,7 @@ class SharedLayout:
 
     @cached_property
     def _row_dim(self) -> int | None:
-        """The dimension whose index is the row number of the swizzle, when the XOR can be done on the column alone.
+        """The dimension that numbers the swizzle's rows, when the XOR can be done on the column alone.
 
         That holds when the panel is as wide as the span, one dimension steps by a panel row, and every other
         dimension and the panels step by whole periods.
@@ -216,7 +221,7 @@ class SharedLayout:
         return rows[0] if all(s % period == 0 or s == self.panel for s in steps) else None
 
     def _chunk_xor_offset(self, index: Sequence[Any], row_dim: int) -> Any:
-        """offset with the column XORed by the row's number: the same value, shorter, and friendlier to a simplifier."""
+        """`offset` with the column XORed by the row's number: the same value, shorter, easier to simplify."""
         row, column = index[row_dim], index[self.inner]
         repeat, values = (
             128 // self.swizzle.span,
@@ -275,7 +280,7 @@ class SharedLayout:
 
     @cached_property
     def linear(self) -> tuple[tuple[int, ...], ...] | None:
-        """F2 columns per dimension (element offset of each index bit), when XORing them gives every offset; else None."""
+        """F2 columns per dimension: the element offset of each index bit. None when XOR is not enough."""
         if any(n & (n - 1) for n in self.shape):
             return None
         columns: list[tuple[int, ...]] = []
@@ -297,7 +302,7 @@ class SharedLayout:
         return len(np.unique(flat)) == flat.size
 
     def transpose(self, dims: Sequence[int] | None = None) -> SharedLayout:
-        """The same memory seen with its dimensions permuted (reversed by default): new dimension k is old dims[k]."""
+        """The same memory, new dimension k being old dimension dims[k] (reversed by default)."""
         order = list(dims) if dims is not None else list(range(self.rank))[::-1]
         assert sorted(order) == list(range(self.rank)), f"{order} is no permutation of {self.rank} dimensions"
         return replace(
@@ -311,7 +316,8 @@ class SharedLayout:
     def describe(self) -> str:
         """One line: the formula in elements and what it asks for."""
         shape = "x".join(map(str, self.shape))
-        head = f"{shape} of {self.itemsize_bits}-bit elements, {self.size_bytes} bytes, aligned to {self.alignment}"
+        head = f"{shape} of {self.itemsize_bits}-bit elements, {self.size_bytes} bytes"
+        head += f", aligned to {self.alignment}"
         if self.table is not None:
             return f"{head}: user table" + (" (XOR of index bits)" if self.linear is not None else "")
         from tilebench.layouts.describe import index_names
@@ -355,8 +361,8 @@ def padded(shape: Sequence[int], bits: int, pad: int) -> SharedLayout:
 def swizzled(shape: Sequence[int], bits: int, span: int = 128) -> SharedLayout:
     """Rows cut into panels of the largest of 128, 64, 32 bytes up to `span` that divides a row, and swizzled.
 
-    Falls back to row-major when a row is no multiple of 32 bytes (a row of an odd number of 16-byte chunks has no
-    conflicts between its rows anyway). A row narrower than `span` takes its own width.
+    Falls back to row-major when a row is no multiple of 32 bytes (a row of an odd number of 16-byte chunks
+    has no conflicts between its rows anyway). A row narrower than `span` takes its own width.
     """
     shape = tuple(shape)
     row_bits = shape[-1] * bits
@@ -376,10 +382,11 @@ def swizzled_transposed(shape: Sequence[int], bits: int, span: int = 128) -> Sha
 
 
 def from_function(shape: Sequence[int], function: Callable[..., Any], bits: int) -> SharedLayout:
-    """Layout from a user's function index -> offset (or index -> tuple, taken row-major over the tuple's range).
+    """Layout from a user's function index -> offset, or index -> tuple (row-major over the tuples' range).
 
-    The function is called once per element with ints. A result that is one of the layouts above is given as that
-    layout, so that its formula is used. Raises LayoutError TB306 on a negative result or two elements in one place.
+    The function is called once per element with ints. A result that is one of the layouts above is given as
+    that layout, so that its formula is used. Raises LayoutError TB306 on a negative result or two elements in
+    one place.
     """
     shape = tuple(shape)
     points = list(np.ndindex(*shape))
@@ -414,7 +421,7 @@ def from_function(shape: Sequence[int], function: Callable[..., Any], bits: int)
 
 
 def recognised(layout: SharedLayout) -> SharedLayout:
-    """The same offsets as strides or one of the hardware swizzles, when they are that; else the layout itself."""
+    """The same offsets as strides or a hardware swizzle, when they are that; else the layout itself."""
     table = layout.offsets()
     if table.flat[0] == 0:
         units = [tuple(int(k == d) for k in range(layout.rank)) for d in range(layout.rank)]

@@ -1,4 +1,4 @@
-"""Facts about the CPU that runs kernels: vector width, cores, caches, peaks. Data only; measuring is done elsewhere."""
+"""Facts about the CPU that runs kernels. Data only: detection and measuring are done where they are used."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class CpuFacts:
         AVX-512 14x32, AVX2 6x16, NEON 8x12: the register counts divided by the vectors per row.
         """
         tiles: dict[VectorIsa, tuple[int, int]] = {
-            "avx512": (14, 32), "avx2": (6, 16), "sse4": (6, 8), "neon": (8, 12), "sve": (8, 12), "scalar": (2, 2)
+            "avx512": (14, 32), "avx2": (6, 16), "sse4": (6, 8),
+            "neon": (8, 12), "sve": (8, 12), "scalar": (2, 2),
         }  # fmt: skip
         return tiles[self.isa]

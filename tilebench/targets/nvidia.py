@@ -53,14 +53,14 @@ class Arch:
 
 
 # Instruction requirements: PTX ISA, "Target ISA Notes" of each instruction.
-#   ldmatrix sm_75; cp.async, mma .bf16 .tf32, mbarrier sm_80; mma .e4m3 .e5m2 sm_89; stmatrix, cp.async.bulk.tensor and
-#   clusters sm_90; wgmma and setmaxnreg need the architecture-specific sm_90a (setmaxnreg also sm_100a, sm_120a).
-_AMPERE: frozenset[Feature] = frozenset(
+#   ldmatrix sm_75; cp.async, mma .bf16 .tf32, mbarrier sm_80; mma .e4m3 .e5m2 sm_89; stmatrix, clusters and
+#   cp.async.bulk.tensor sm_90; wgmma and setmaxnreg the architecture-specific sm_90a.
+_AMPERE: frozenset[Feature] = frozenset[Feature](
     {"cp_async", "ldmatrix", "f16_mma", "bf16_mma", "tf32_mma", "i8_mma", "mbarrier"}
 )
-_ADA: frozenset[Feature] = _AMPERE | {"fp8_mma"}
-_HOPPER: frozenset[Feature] = _ADA | {"stmatrix", "tma", "cluster"}
-_HOPPER_A: frozenset[Feature] = _HOPPER | {"wgmma", "setmaxnreg"}
+_ADA: frozenset[Feature] = _AMPERE | frozenset[Feature]({"fp8_mma"})
+_HOPPER: frozenset[Feature] = _ADA | frozenset[Feature]({"stmatrix", "tma", "cluster"})
+_HOPPER_A: frozenset[Feature] = _HOPPER | frozenset[Feature]({"wgmma", "setmaxnreg"})
 
 # CUDA C++ programming guide, "Compute Capabilities", table "Technical Specifications per Compute Capability".
 ARCHES: dict[str, Arch] = {
@@ -80,8 +80,8 @@ ARCHES: dict[str, Arch] = {
 def arch_of(major: int, minor: int) -> str:
     """The architecture to compile for on a device of this compute capability: the newest not above it.
 
-    A cubin runs on devices of the same major version and an equal or later minor one (sm_86 code on 8.7), so the
-    major must agree; sm_90a is taken on 9.0, where it always runs.
+    A cubin runs on devices of the same major version and an equal or later minor one (sm_86 code on 8.7), so
+    the major must agree; sm_90a is taken on 9.0, where it always runs.
     Raises TargetError TB502 for a device that no architecture here fits.
     """
     if (major, minor) == (9, 0):
@@ -99,7 +99,7 @@ def arch_of(major: int, minor: int) -> str:
     return fitting[-1].name
 
 
-# -- occupancy -------------------------------------------------------------------------------------------------------
+# -- occupancy
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,10 @@ class Occupancy:
 
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Resident blocks per SM for blocks of `threads`, `registers` per thread and `shared_bytes` (static + dynamic).
+    """Resident blocks per SM for blocks of `threads`, with `registers` per thread and `shared_bytes` each.
 
-    0 blocks when one alone does not fit; the limiter then says what is too large. Method: CUDA occupancy calculator.
+    shared_bytes counts static and dynamic memory. 0 blocks when one alone does not fit; the limiter then says
+    what is too large. Method: CUDA occupancy calculator.
     """
     facts = ARCHES[arch]
     warps = -(-threads // 32)
@@ -149,14 +150,15 @@ def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-# -- devices ---------------------------------------------------------------------------------------------------------
+# -- devices
 
 
 @dataclass(frozen=True)
 class Device:
     """What a roofline needs to know of a product. Rates are dense (no sparsity), at the boost clock.
 
-    f16 also stands for bf16, with f32 accumulation; f8 with f32 accumulation; 0 where the device has no such unit.
+    f16 also stands for bf16, with f32 accumulation; f8 with f32 accumulation; 0 where the device has no such
+    unit.
     """
 
     name: str
@@ -173,7 +175,7 @@ class Device:
     driver_names: tuple[str, ...]
 
     def tensor_tflops(self, dtype: str) -> float:
-        """Dense tensor rate in TFLOP/s (TOP/s) for operands of a dtype by its TileLang name; 0 when there is none."""
+        """Dense tensor rate in TFLOP/s (TOP/s) for operands of a dtype by name; 0 when there is none."""
         rates = {"float16": self.f16_tflops, "bfloat16": self.f16_tflops, "float32": self.tf32_tflops}
         rates |= {"tfloat32": self.tf32_tflops, "int8": self.i8_tops, "uint8": self.i8_tops}
         return self.f8_tflops if dtype.startswith("float8_e") else rates.get(dtype, 0.0)
@@ -187,9 +189,10 @@ class Device:
 def _geforce(
     name: str, arch: str, sms: int, mhz: int, gb_s: float, l2: int, driver: tuple[str, ...]
 ) -> Device:
-    """A GeForce row: per SM and clock 256 f32, 512 f16 (f32 accumulation), 256 tf32, 1024 f8 FLOP and 2048 i8 operations.
+    """A GeForce row: per SM and clock 256 f32, 512 f16, 256 tf32, 1024 f8 FLOP and 2048 i8 operations.
 
-    Half the f16 rate with f32 accumulation is the GeForce rule since GA102; source: the whitepapers' appendix tables.
+    Half the f16 rate with f32 accumulation is the GeForce rule since GA102; source: the whitepapers' appendix
+    tables.
     """
     unit = sms * mhz * 1e-6
     f8 = 0.0 if arch == "sm_86" else unit * 1024
@@ -228,9 +231,11 @@ DEVICES: tuple[Device, ...] = (
     Device("H100 PCIe", "sm_90a", 114, 1620, 2039, 50, 51.2, 756, 378, 1513, 1513, ("H100 PCIe",)),
     # H200 datasheet: H100's chip with 4.8 TB/s.
     Device("H200 SXM", "sm_90a", 132, 1830, 4800, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H200",)),
-    # HGX B200 datasheet divided by eight (dense): 75 / 2250 / 1125 / 4500, 7.7 TB/s; L2 as the driver reports it.
+    # HGX B200 datasheet divided by eight (dense): 75 / 2250 / 1125 / 4500, 7.7 TB/s; L2 as the driver reports
+    # it.
     Device("B200 SXM", "sm_100", 148, 1965, 7700, 126, 75, 2250, 1125, 4500, 4500, ("B200",)),
-    # NVIDIA Ampere GA102 whitepaper, tables 2 and appendix; GA104 and GA106 by the same rule and their product pages.
+    # NVIDIA Ampere GA102 whitepaper, tables 2 and appendix; GA104 and GA106 by the same rule and their
+    # product pages.
     _geforce("RTX 3060", "sm_86", 28, 1777, 360, 3, ("GeForce RTX 3060",)),
     _geforce("RTX 3070", "sm_86", 46, 1725, 448, 4, ("GeForce RTX 3070",)),
     _geforce("RTX 3080", "sm_86", 68, 1710, 760, 5, ("GeForce RTX 3080",)),

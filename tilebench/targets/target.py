@@ -17,8 +17,8 @@ DEFAULT_EMULATED_ARCH = "sm_90"
 class Target:
     """Where a kernel runs.
 
-    arch is set for 'emu', and for 'cuda' when it was named; a plain 'cuda' takes the arch of the device found.
-    'auto' stands for the GPU if there is one, else the CPU; whoever can see drivers resolves it.
+    arch is set for 'emu', and for 'cuda' when it was named; a plain 'cuda' takes the arch of the device
+    found. 'auto' stands for the GPU if there is one, else the CPU; whoever can see drivers resolves it.
     """
 
     kind: Kind
@@ -81,7 +81,7 @@ def parse(target: str | Mapping[str, object] | Target) -> Target:
 
 
 def _make(kind: str, arch: str | None, written: str) -> Target:
-    known = next((k for k in KINDS if k == kind), None)
+    known: Kind | None = next((k for k in KINDS if k == kind), None)
     if known is None:
         raise _unknown(written, _suggestion(kind, KINDS))
     if arch is None:
