@@ -1,0 +1,207 @@
+"""A lowered kernel -> an executable: emit, look in the store, compile, keep. The GPU is touched at the first launch only."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilebench.backends.base import Argument, Built, TensorArgument
+from tilebench.backends.cuda import nvrtc
+from tilebench.backends.cuda.driver import ArgumentPack, Gpu, LoadedKernel
+from tilebench.backends.cuda.emit import ENTRY, FILE, Emitted, compiled_text, emit, kernel_parameters
+from tilebench.errors import LaunchError, Source, TargetError
+from tilebench.ir.expr import Var, const, int_value
+from tilebench.ir.rewrite import substitute
+from tilebench.ir.thread import Memory, Program
+from tilebench.passes.stages import Lowered
+from tilebench.report import CodeText
+from tilebench.store import Store, current_store, make_key
+from tilebench.targets import Target
+
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, "Technical Specifications per Compute Capability"
+
+
+def build(stage: Lowered, target: Target) -> CudaExecutable:
+    """Compile for target.arch (its program's own when the target names none).
+
+    Without NVRTC the executable has the CUDA text and no binary; its launch then raises TargetError TB510.
+    Raises InternalError TB903 when NVRTC refuses the text, TargetError TB507, TB508, TB511 for what is not supported.
+    """
+    kernel = stage.kernel
+    return build_program(stage.program, target, kernel.loc.source if kernel.loc is not None else None)
+
+
+def build_program(
+    program: Program, target: Target, source: Source | None = None, store: Store | None = None
+) -> CudaExecutable:
+    """`build` for a thread program alone. source: the cell, for error messages; store: instead of the configured one."""
+    start = time.perf_counter()
+    emitted = emit(program)
+    emit_ms = (time.perf_counter() - start) * 1e3
+    cuda = CodeText("cuda", emitted.text, emitted.lines)
+    arch = target.arch or program.arch
+    if not nvrtc.available():
+        built = Built(target, (cuda,), shared_bytes=program.shared_bytes, entry=emitted.entry, milliseconds={"emit": emit_ms})
+        return CudaExecutable(built, program)
+    compiled, cached, ms = _compile(emitted, arch, source, store or current_store())
+    built = Built(
+        target,
+        (cuda, ptx_text(compiled.ptx)),
+        registers=compiled.registers,
+        spill_bytes=compiled.spill_bytes,
+        shared_bytes=program.shared_bytes,
+        log=compiled.log,
+        binary=compiled.cubin,
+        entry=emitted.entry,
+        milliseconds={"emit": emit_ms, "nvrtc": 0.0 if cached else compiled.milliseconds, "build": emit_ms + ms},
+        cached=cached,
+    )
+    return CudaExecutable(built, program)
+
+
+def _compile(emitted: Emitted, arch: str, source: Source | None, store: Store) -> tuple[nvrtc.Compiled, bool, float]:
+    """(what NVRTC made or the store had, whether it was stored, milliseconds)."""
+    start = time.perf_counter()
+    text = compiled_text(emitted)
+    key = make_key("cuda", text, *nvrtc.options(arch), nvrtc.version(), arch)
+    entry = store.get(key)
+    if entry is not None and {"kernel.ptx", "kernel.cubin", "log.txt"} <= entry.files.keys():
+        log = entry.files["log.txt"].decode()
+        registers, spills, stack, warnings = nvrtc.read_log(log)
+        ptx, cubin = entry.files["kernel.ptx"].decode(), entry.files["kernel.cubin"]
+        compiled = nvrtc.Compiled(ptx, cubin, log, registers, spills, stack, warnings, 0.0)
+        return compiled, True, (time.perf_counter() - start) * 1e3
+    compiled = nvrtc.compile_text(text, arch, source)
+    files = {"kernel.cu": text.encode(), "kernel.ptx": compiled.ptx.encode(), "kernel.cubin": compiled.cubin, "log.txt": compiled.log.encode()}
+    store.put(key, files, {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch))})
+    return compiled, False, (time.perf_counter() - start) * 1e3
+
+
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*?inlined_at\s+(\d+)\s+(\d+))?")
+
+
+def ptx_text(ptx: str) -> CodeText:
+    """PTX without its debug sections, each line with the cell line that its `.loc` names (0 for none)."""
+    files = {number for number, name in _FILE.findall(ptx) if name.split("/")[-1] == FILE}
+    texts: list[str] = []
+    lines: list[int] = []
+    line = 0
+    in_section = False
+    for text in ptx.rstrip("\n").split("\n"):
+        if in_section:
+            in_section = "}" not in text
+            continue
+        if text.lstrip().startswith(".section"):
+            in_section = "}" not in text
+            continue
+        if (found := _LOC.match(text)) is not None:
+            own, at = (found[1], found[2]), (found[3], found[4])
+            line = int(own[1]) if own[0] in files else int(at[1]) if at[0] in files else line
+            continue
+        if _FILE.match(text) or text.startswith("$L__tmp") or text.lstrip().startswith("//"):
+            continue
+        if not text.strip() and texts and not texts[-1].strip():
+            continue
+        if text.startswith((".visible", ".entry", "}")):
+            line = 0
+        texts.append(text)
+        lines.append(line if text.strip() else 0)
+    while texts and not texts[-1].strip():
+        texts.pop()
+        lines.pop()
+    return CodeText("ptx", "\n".join(texts), tuple(lines))
+
+
+class CudaExecutable:
+    """A built CUDA kernel. It is loaded on a device when it is first launched there."""
+
+    def __init__(self, built: Built, program: Program, gpu: Callable[[], Gpu] | None = None) -> None:
+        self.built = built
+        self.program = program
+        self._gpu = gpu
+        self._loaded: dict[int, LoadedKernel] = {}
+        self._arguments, self._workspaces = kernel_parameters(program)
+        dtypes = [None if isinstance(a, Memory) else a.dtype for a in self._arguments]
+        self._pack = ArgumentPack([*dtypes, *(None for _ in self._workspaces)])
+        listed = {id(p.value) for p in program.params}
+        self._extra = tuple(s for s in program.symbols if id(s) not in listed)
+
+    def launch(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0
+    ) -> None:
+        """Queue the kernel on a stream (a CUstream as an int); an empty grid queues nothing.
+
+        Raises LaunchError: TB613 for a grid beyond CUDA's limits, GpuError TB610-TB612 from the driver; TargetError TB510
+        without a binary, TB512 without a driver.
+        """
+        if 0 in grid:
+            return
+        blocks = _grid(grid)
+        pointers = [a.pointer for a in arguments if isinstance(a, TensorArgument)]
+        gpu = self._find_gpu()
+        kernel = self.load(self._device(gpu, pointers))
+        values = [a.pointer if isinstance(a, TensorArgument) else a for a in arguments]
+        values += [symbols[s] for s in self._extra]
+        workspaces = self._allocate(gpu, kernel.device, symbols, stream)
+        try:
+            with self._pack.lock:
+                self._pack.fill([*values, *workspaces])
+                kernel.launch(blocks, self.program.threads, self.program.shared_bytes, stream, self._pack.address)
+        finally:
+            for pointer in workspaces:
+                gpu.api.cuMemFreeAsync(pointer, stream)
+
+    def load(self, device: int) -> LoadedKernel:
+        """The kernel on a device, loaded on first use. Raises TargetError TB510 when there is no binary."""
+        kernel = self._loaded.get(device)
+        if kernel is None:
+            if not self.built.binary:
+                nvrtc.version()  # raises TB510: why there is none
+                raise TargetError("TB510", "this kernel was built without a CUDA compiler", why="it has text but no binary", fix="compile it again")
+            kernel = self._find_gpu().load(device, self.built.binary, self.built.entry or ENTRY, self.program.shared_bytes)
+            self._loaded[device] = kernel
+        return kernel
+
+    def _find_gpu(self) -> Gpu:
+        if self._gpu is not None:
+            return self._gpu()
+        from tilebench.backends.cuda.driver import gpu
+
+        return gpu()
+
+    def _device(self, gpu: Gpu, pointers: Sequence[int]) -> int:
+        """The device of the tensors; asked for only where there are several."""
+        first = next((p for p in pointers if p), 0)
+        if first and gpu.device_count() > 1:
+            return gpu.device_of_pointer(first)
+        return gpu.current_device()
+
+    def _allocate(self, gpu: Gpu, device: int, symbols: Mapping[Var, int], stream: int) -> list[Any]:
+        if not self._workspaces:
+            return []
+        gpu.enter(device)
+        known = {v: const(n, v.dtype) for v, n in symbols.items()}
+        found: list[Any] = []
+        for memory in self._workspaces:
+            count = int_value(substitute(memory.shape[0], known))
+            if count is None:
+                raise LaunchError("TB604", f"the size of the workspace {memory.name} is not determined by the arguments", at=memory.loc)
+            size = max(1, count * memory.dtype.bytes)
+            found.append(int(gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes")))
+        return found
+
+
+def _grid(grid: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*grid, 1, 1)[:3]
+    for axis, (extent, limit) in enumerate(zip((x, y, z), _GRID_LIMITS, strict=True)):
+        if not 0 < extent <= limit:
+            raise LaunchError(
+                "TB613",
+                f"the grid {'x'.join(map(str, grid))} is too large: axis {axis} has {extent} blocks",
+                why=f"CUDA allows at most {limit} there",
+                fix="put the largest extent first in T.Kernel, or let a block do more",
+            )
+    return x, y, z

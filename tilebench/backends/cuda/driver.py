@@ -1,0 +1,334 @@
+"""The CUDA driver through cuda-bindings: devices, loaded kernels, launches, and what its errors mean.
+
+Work happens in the primary context of the device, the one that torch uses. Nothing is imported or initialised before the
+first question; without a driver `available()` is False and everything else raises TargetError TB512.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tilebench.errors import LaunchError, TargetError
+from tilebench.ir.dtype import DType, encode
+from tilebench.targets import arch_of
+
+# CUDA driver API, CUdevice_attribute and CUfunction_attribute.
+_MAJOR, _MINOR, _SMS, _SHARED_OPTIN, _L2, _CLOCK_KHZ = 75, 76, 16, 97, 38, 13
+_MAX_DYNAMIC_SHARED = 8
+_SHARED_WITHOUT_OPTIN = 48 * 1024
+
+STICKY = {
+    700: ("an illegal address was read or written", "an index runs outside its tensor or tile"),
+    702: ("a kernel ran longer than the display driver allows", "the kernel runs too long, or a loop does not end"),
+    710: ("a device assertion failed", "its message is on the standard error of this process"),
+    714: ("a hardware stack error occurred", "the kernel's stack is corrupt"),
+    715: ("an illegal instruction was executed", "the binary does not fit this GPU, or a trap was reached"),
+    716: ("a misaligned address was read or written", "a vector access needs an address that is a multiple of its width"),
+    717: ("an address was used in the wrong memory space", "a pointer does not point where the instruction needs it"),
+    718: ("the program counter became invalid", "the kernel's stack is corrupt"),
+    719: ("the kernel failed while it ran", "an access outside of memory, or a trap"),
+}
+"""Errors after which every later call in this process fails too: cause and what to look for. CUDA driver API, CUresult."""
+_REFUSED = {
+    1: ("the driver refused an argument of the launch", "a bug of tilebench, or a grid or block beyond the device's limits"),
+    2: ("the GPU's memory does not suffice", "free tensors, or make them smaller"),
+    98: ("the kernel's binary has no such function", "a bug of tilebench"),
+    200: ("the kernel's binary is not valid", "clear the store of built kernels"),
+    209: ("the kernel's binary is not for this GPU", "compile for the GPU's own architecture: target='cuda'"),
+    218: ("the driver cannot read this PTX", "install a newer driver"),
+    222: ("the driver is too old for this code", "install a newer driver, or an older nvidia-cuda-nvrtc"),
+    701: ("the launch needs more registers or shared memory than the GPU has", "use fewer threads or smaller tiles"),
+}
+"""Errors after which the next call works."""
+OUT_OF_MEMORY = 2
+
+
+class GpuError(LaunchError):
+    """The driver refused or the GPU failed. code: CUresult; sticky: this process can use the GPU no more."""
+
+    code_number: int = 0
+    sticky: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What the driver says of a GPU. capability: (9, 0); memory in bytes; clock in kHz."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    sms: int
+    memory_bytes: int
+    shared_per_block: int
+    l2_bytes: int
+    clock_khz: int
+
+
+class Gpu:
+    """The driver's calls that we use, on an object with cuda.bindings.driver's functions; contexts by device."""
+
+    def __init__(self, api: Any) -> None:
+        self.api = api
+        self._contexts: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self.check(api.cuInit(0), "start the driver")
+
+    def check(self, result: Any, doing: str, detail: str = "") -> Any:
+        """The values of a driver call. Raises GpuError for a failure; `doing` completes 'could not ...'."""
+        code, *values = result if isinstance(result, tuple) else (result,)
+        if int(code) != 0:
+            raise self.error(int(code), doing, detail)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def error(self, code: int, doing: str, detail: str = "") -> GpuError:
+        """CUresult `code` as an error that says whether the process can go on."""
+        name = self._error_name(code)
+        if code in STICKY:
+            what, hint = STICKY[code]
+            error = GpuError(
+                "TB610",
+                f"{what} on the GPU ({name}, {code})",
+                why=f"{hint}; CUDA reports it at the next call, and after it this process cannot use the GPU any more",
+                fix="find the access with target='emu' or 'interp', which name the line; restart the kernel to use the GPU again, or "
+                "run with --isolate, which keeps such faults in a worker process",
+            )
+        else:
+            what, hint = _REFUSED.get(code, (f"the driver could not {doing}", self._error_text(code)))
+            error = GpuError(
+                "TB611" if code == OUT_OF_MEMORY else "TB612",
+                f"{what} ({name}, {code}){': ' + detail if detail else ''}",
+                why=f"the driver could not {doing}; nothing was changed on the GPU",
+                fix=hint,
+            )
+        error.code_number, error.sticky = code, code in STICKY
+        return error
+
+    def _error_name(self, code: int) -> str:
+        return self._words("cuGetErrorName", code) or "CUDA_ERROR"
+
+    def _error_text(self, code: int) -> str:
+        return self._words("cuGetErrorString", code) or "see the CUDA driver API, CUresult"
+
+    def _words(self, function: str, code: int) -> str:
+        kind = getattr(self.api, "CUresult", int)
+        try:
+            status, text = getattr(self.api, function)(kind(code))
+        except ValueError:  # a code that these bindings do not know
+            return ""
+        return text.decode(errors="replace") if int(status) == 0 and text else ""
+
+    # ---------------------------------------------------------------- devices
+
+    def device_count(self) -> int:
+        """GPUs that the driver sees."""
+        return int(self.check(self.api.cuDeviceGetCount(), "count devices"))
+
+    def current_device(self) -> int:
+        """The device that torch would use in this thread, else that of the current context, else 0."""
+        torch = sys.modules.get("torch")
+        if torch is not None and getattr(torch.version, "cuda", None) and torch.cuda.is_initialized():
+            return int(torch.cuda.current_device())
+        context = self.check(self.api.cuCtxGetCurrent(), "read the current context")
+        return int(self.check(self.api.cuCtxGetDevice(), "read the current device")) if int(context) else 0
+
+    def properties(self, index: int) -> DeviceProperties:
+        """Facts about device `index`."""
+        device = self.check(self.api.cuDeviceGet(index), "open the device")
+        name = self.check(self.api.cuDeviceGetName(128, device), "read the device's name")
+        text = name.split(b"\0")[0].decode(errors="replace") if isinstance(name, bytes) else str(name)
+        memory = int(self.check(self.api.cuDeviceTotalMem(device), "read the device's memory"))
+        major, minor, sms, shared, l2, clock = (self._attribute(a, device) for a in (_MAJOR, _MINOR, _SMS, _SHARED_OPTIN, _L2, _CLOCK_KHZ))
+        return DeviceProperties(index, text, (major, minor), sms, memory, shared, l2, clock)
+
+    def _attribute(self, attribute: int, device: Any) -> int:
+        kind = getattr(self.api, "CUdevice_attribute", int)
+        return int(self.check(self.api.cuDeviceGetAttribute(kind(attribute), device), "read a device attribute"))
+
+    def enter(self, index: int) -> Any:
+        """Make the primary context of a device current in this thread (no call when it already is). Gives the context."""
+        context = self._contexts.get(index)
+        if context is None:
+            with self._lock:
+                context = self._contexts.get(index)
+                if context is None:
+                    device = self.check(self.api.cuDeviceGet(index), "open the device")
+                    context = self.check(self.api.cuDevicePrimaryCtxRetain(device), "open the device's context")
+                    self._contexts[index] = context
+        current = self.check(self.api.cuCtxGetCurrent(), "read the current context")
+        if int(current) != int(context):
+            self.check(self.api.cuCtxSetCurrent(context), "make the device's context current")
+        return context
+
+    def device_of_pointer(self, pointer: int) -> int:
+        """The device that holds an address. CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL is 9."""
+        kind = getattr(self.api, "CUpointer_attribute", int)
+        return int(self.check(self.api.cuPointerGetAttribute(kind(9), pointer), "find the device of a tensor"))
+
+    def memory(self, index: int) -> tuple[int, int]:
+        """(free, total) bytes of a device."""
+        self.enter(index)
+        free, total = self.check(self.api.cuMemGetInfo(), "read the free memory")
+        return int(free), int(total)
+
+    def synchronize(self, index: int | None = None) -> None:
+        """Wait for the device. Raises GpuError for a fault of any kernel before."""
+        self.enter(self.current_device() if index is None else index)
+        self.check(self.api.cuCtxSynchronize(), "wait for the device")
+
+    # ---------------------------------------------------------------- kernels
+
+    def load(self, index: int, binary: bytes, entry: str, shared_bytes: int) -> LoadedKernel:
+        """Load a cubin on a device and find its kernel, ready for `shared_bytes` of dynamic shared memory."""
+        self.enter(index)
+        module = self.check(self.api.cuModuleLoadData(binary), "load the kernel's binary")
+        function = self.check(self.api.cuModuleGetFunction(module, entry.encode()), "find the kernel in its binary")
+        if shared_bytes > _SHARED_WITHOUT_OPTIN:
+            kind = getattr(self.api, "CUfunction_attribute", int)
+            detail = f"{shared_bytes} bytes of shared memory"
+            self.check(self.api.cuFuncSetAttribute(function, kind(_MAX_DYNAMIC_SHARED), shared_bytes), "reserve shared memory", detail)
+        return LoadedKernel(self, index, module, function)
+
+    def occupancy(self, kernel: LoadedKernel, threads: int, shared_bytes: int) -> int:
+        """Blocks of the kernel that fit on one SM, by the driver."""
+        self.enter(kernel.device)
+        found = self.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.function, threads, shared_bytes)
+        return int(self.check(found, "compute the occupancy"))
+
+
+class LoadedKernel:
+    """A kernel on one device. The module is unloaded with the object."""
+
+    def __init__(self, gpu: Gpu, device: int, module: Any, function: Any) -> None:
+        self.gpu, self.device, self.module, self.function = gpu, device, module, function
+
+    def launch(self, grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, arguments: int) -> None:
+        """Queue the kernel. arguments: address of an array of pointers to the arguments."""
+        gpu = self.gpu
+        gpu.enter(self.device)
+        result = gpu.api.cuLaunchKernel(self.function, *grid, threads, 1, 1, shared_bytes, stream, arguments, 0)
+        if int(result[0]) != 0:
+            shape = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
+            raise gpu.error(int(result[0]), "launch the kernel", shape)
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        try:
+            self.gpu.enter(self.device)
+            self.gpu.api.cuModuleUnload(self.module)
+        except GpuError:
+            pass  # the context is gone, and the module with it
+
+
+class ArgumentPack:
+    """The buffer that cuLaunchKernel reads its arguments from: one 8-byte slot each, and an array of their addresses."""
+
+    def __init__(self, dtypes: Sequence[DType | None]) -> None:
+        """dtypes: one for each argument, None for a pointer. Raises TargetError TB507 for a type with no C form."""
+        self._format = struct.Struct("=" + "".join(_slot(d) for d in dtypes))
+        self._convert = tuple(_converter(d) for d in dtypes)
+        self._values = ctypes.create_string_buffer(max(8, 8 * len(dtypes)))
+        first = ctypes.addressof(self._values)
+        self._pointers = (ctypes.c_void_p * max(1, len(dtypes)))(*(first + 8 * i for i in range(len(dtypes))))
+        self.address = ctypes.addressof(self._pointers)
+        self.lock = threading.Lock()
+
+    def fill(self, values: Sequence[int | float | bool]) -> None:
+        """Write the values. Hold `lock` from here until the launch has returned."""
+        self._format.pack_into(self._values, 0, *(c(v) for c, v in zip(self._convert, values, strict=True)))
+
+
+def _slot(dtype: DType | None) -> str:
+    if dtype is None:
+        return "Q"
+    letters = {"bool": "?7x", "float32": "f4x", "tfloat32": "f4x", "float64": "d", "float16": "H6x", "bfloat16": "H6x",
+               "float8_e4m3": "B7x", "float8_e5m2": "B7x"}  # fmt: skip
+    if dtype.name in letters:
+        return letters[dtype.name]
+    letter, pad = {8: ("b", 7), 16: ("h", 6), 32: ("i", 4), 64: ("q", 0)}[max(8, dtype.bits)]
+    return (letter.upper() if dtype.kind == "uint" else letter) + (f"{pad}x" if pad else "")
+
+
+def _converter(dtype: DType | None) -> Any:
+    if dtype is None or dtype.is_int:
+        return int
+    if dtype.kind == "bool":
+        return bool
+    if dtype.bits >= 32:
+        return float
+    raw = np.uint16 if dtype.bits == 16 else np.uint8
+
+    def bits(value: float) -> int:
+        with np.errstate(all="ignore"):
+            return int(np.asarray(encode(np.asarray(value, np.float32), dtype)).view(raw))
+
+    return bits
+
+
+# ------------------------------------------------------------------ this process's driver
+
+
+@cache
+def gpu() -> Gpu:
+    """The driver. Raises TargetError TB512 when there is none, or no GPU."""
+    try:
+        from cuda.bindings import driver as api
+
+        found = Gpu(api)
+        count = found.device_count()
+    except (ImportError, OSError, RuntimeError, AttributeError, LaunchError) as error:
+        first = str(getattr(error, "what", error)).splitlines()
+        raise TargetError(
+            "TB512",
+            "there is no NVIDIA driver that works on this machine",
+            why=f"{type(error).__name__}: {first[0] if first else ''}",
+            fix="use target='cpu', 'interp' or 'emu' here; on a machine with a GPU install its driver (nvidia-smi must work)",
+        ) from error
+    if count == 0:
+        raise TargetError(
+            "TB512",
+            "the NVIDIA driver sees no GPU",
+            why="cuDeviceGetCount gives 0",
+            fix="check CUDA_VISIBLE_DEVICES and nvidia-smi; use target='cpu', 'interp' or 'emu' without a GPU",
+        )
+    return found
+
+
+@cache
+def available() -> bool:
+    """Whether there is a driver and a GPU."""
+    try:
+        gpu()
+    except TargetError:
+        return False
+    return True
+
+
+@cache
+def properties(index: int) -> DeviceProperties:
+    """Facts about a device. Raises TargetError TB512 without one."""
+    return gpu().properties(index)
+
+
+def device_name(index: int | None = None) -> str:
+    """'NVIDIA H200' of the current (or given) device."""
+    return properties(gpu().current_device() if index is None else index).name
+
+
+def arch(index: int | None = None) -> str:
+    """'sm_90a' for the current (or given) device. Raises TargetError TB502 for one that no code here fits."""
+    return arch_of(*properties(gpu().current_device() if index is None else index).capability)
+
+
+def synchronize() -> None:
+    """Wait for the current device. Raises GpuError for a fault of any kernel before."""
+    gpu().synchronize()
