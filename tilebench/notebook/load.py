@@ -1,0 +1,48 @@
+"""`%load_ext tilebench`: registers the magics and completion, puts `T` in reach, and warms the compiler."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by IPython. Loading twice changes nothing."""
+    from tilebench.notebook.completion import install
+    from tilebench.notebook.magic import TileMagics
+
+    if getattr(shell, "tilebench_magics", None) is not None:
+        return
+    shell.tilebench_magics = TileMagics(shell)
+    shell.register_magics(shell.tilebench_magics)
+    install(shell)
+    if "T" not in shell.user_ns:
+        import tilebench.language as language
+
+        shell.user_ns["T"] = language
+    threading.Thread(target=warm, name="tilebench-warm", daemon=True).start()
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Called by IPython: removes what loading put there."""
+    from tilebench.notebook.completion import remove
+
+    if getattr(shell, "tilebench_magics", None) is None:
+        return
+    for kind in ("line", "cell"):
+        shell.magics_manager.magics[kind].pop("tile", None)
+    remove(shell)
+    shell.tilebench_magics = None
+
+
+def warm() -> None:
+    """Import the compiler and let NVRTC and LLVM do their first, slow compile, so that the first cell does not wait."""
+    import tilebench.compiler as compiler
+
+    compiler.passes()
+    try:
+        from tilebench.backends.cuda.build import warm as warm_nvrtc
+
+        warm_nvrtc()
+    except ImportError:
+        return  # no NVRTC on this machine: nothing to warm
