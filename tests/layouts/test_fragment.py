@@ -332,8 +332,10 @@ def test_affine_over_digits(sizes: list[int], data: st.DataObject) -> None:
         found = affine_over_digits(spoiled, sizes)
         if found is not None:  # one digit of size 2, say: any values are affine
             coeffs2, const2 = found
-            assert [const2 + sum(c * (r // b % s) for c, b, s in zip(coeffs2, _below(sizes), sizes, strict=True))
-                    for r in range(len(values))] == spoiled  # fmt: skip
+            digits = list(zip(coeffs2, _below(sizes), sizes, strict=True))
+            assert [
+                const2 + sum(c * (r // b % s) for c, b, s in digits) for r in range(len(values))
+            ] == spoiled
 
 
 def _below(sizes: list[int]) -> list[int]:
@@ -417,3 +419,24 @@ def test_described_formula_is_true(layout: FragmentLayout) -> None:
             assert [
                 (eval(place[0].split(" = ")[1], {}, names), eval(place[1].split(" = ")[1], {}, names))
             ] == (layout.holders(*index))
+
+
+@given(fragments())
+def test_digits_of_each_dimension_rebuild_the_layout(layout: FragmentLayout) -> None:
+    for index, digits_of, axis in (
+        (layout.threads, layout.thread_digits, 0),
+        (layout.registers, layout.register_digits, 1),
+    ):
+        for dim in range(layout.rank):
+            values = np.arange(index)
+            moved = sum(values // divisor % size * stride for divisor, size, stride in digits_of(dim))
+            place = layout.coords()[:, 0] if axis == 0 else layout.coords()[0]
+            assert np.array_equal(np.broadcast_to(moved, index), place[:, dim])
+        assert all(stride == 0 for _, _, stride in digits_of(None))
+
+
+def test_row_sum_of_an_accumulator_needs_two_shuffles() -> None:
+    scores = mma_accumulator((64, 64), (4, 1))
+    assert scores.thread_digits(1) == ((1, 4, 2),)  # four neighbouring lanes: xor 1, xor 2
+    assert scores.register_digits(1) == ((1, 2, 1), (4, 8, 8))
+    assert scores.project(1).thread_digits(None) == ((1, 4, 0),)

@@ -45,7 +45,7 @@ def test_bank_conflicts_of_textbook_accesses() -> None:
 
 @st.composite
 def accesses(draw: st.DrawFn) -> tuple[FragmentLayout, SharedLayout, int, int]:
-    """A linear fragment whose lowest register bits are a vector along the columns, and a linear shared layout."""
+    """A linear fragment whose lowest register bits are a vector along the columns, and shared memory."""
     row_bits, column_bits = draw(st.integers(2, 5)), draw(st.integers(4, 7))
     itemsize = draw(st.sampled_from([1, 2, 4, 8]))
     vector_bits = draw(st.integers(0, 4 - itemsize.bit_length() + 1))
@@ -65,7 +65,7 @@ def accesses(draw: st.DrawFn) -> tuple[FragmentLayout, SharedLayout, int, int]:
 
 
 @given(accesses())
-def test_conflicts_by_rank_are_conflicts_by_counting(
+def test_conflicts_by_rank_are_counted_conflicts(
     access: tuple[FragmentLayout, SharedLayout, int, int],
 ) -> None:
     fragment, shared, itemsize, vector = access

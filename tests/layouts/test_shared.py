@@ -114,8 +114,19 @@ def test_swizzles_are_the_hardware_formulas_on_chunks() -> None:
 
 @pytest.mark.parametrize(
     ("columns", "bits", "span"),
-    [(64, 16, 128), (128, 16, 128), (256, 16, 128), (32, 16, 64), (16, 16, 32), (96, 16, 64)]
-    + [(80, 16, 32), (128, 8, 128), (32, 32, 128), (24, 16, 0), (20, 16, 0)],
+    [
+        (64, 16, 128),
+        (128, 16, 128),
+        (256, 16, 128),
+        (32, 16, 64),
+        (16, 16, 32),
+        (96, 16, 64),
+        (80, 16, 32),
+        (128, 8, 128),
+        (32, 32, 128),
+        (24, 16, 0),
+        (20, 16, 0),
+    ],
 )
 def test_swizzle_takes_the_largest_span_that_divides_a_row(columns: int, bits: int, span: int) -> None:
     layout = swizzled((16, columns), bits)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tilebench.errors import TargetError
@@ -72,8 +74,8 @@ def test_features_follow_the_architecture() -> None:
 def test_shared_memory_limits_are_those_of_the_programming_guide() -> None:
     kib = {a: (f.shared_per_block // 1024, f.shared_per_sm // 1024) for a, f in ARCHES.items()}
     assert kib == {
-        "sm_80": (163, 164), "sm_86": (99, 100), "sm_89": (99, 100), "sm_90": (227, 228), "sm_90a": (227, 228),
-        "sm_100": (227, 228), "sm_120": (99, 100),
+        "sm_80": (163, 164), "sm_86": (99, 100), "sm_89": (99, 100), "sm_90": (227, 228),
+        "sm_90a": (227, 228), "sm_100": (227, 228), "sm_120": (99, 100),
     }  # fmt: skip
     assert ARCHES["sm_90"].shared_per_block == 232448
     assert [f.threads_per_sm for f in ARCHES.values()] == [2048, 1536, 1536, 2048, 2048, 2048, 1536]
@@ -81,8 +83,15 @@ def test_shared_memory_limits_are_those_of_the_programming_guide() -> None:
 
 @pytest.mark.parametrize(
     ("major", "minor", "arch"),
-    [(8, 0, "sm_80"), (8, 6, "sm_86"), (8, 7, "sm_86"), (8, 9, "sm_89"), (9, 0, "sm_90a")]
-    + [(10, 3, "sm_100"), (12, 1, "sm_120")],
+    [
+        (8, 0, "sm_80"),
+        (8, 6, "sm_86"),
+        (8, 7, "sm_86"),
+        (8, 9, "sm_89"),
+        (9, 0, "sm_90a"),
+        (10, 3, "sm_100"),
+        (12, 1, "sm_120"),
+    ],
 )
 def test_architecture_of_a_device(major: int, minor: int, arch: str) -> None:
     assert arch_of(major, minor) == arch
@@ -161,3 +170,12 @@ def test_cpu_tiles_fit_the_register_file() -> None:
         rows, columns = facts.gemm_tile
         assert facts.f32_lanes == lanes_bytes // 4
         assert rows * columns // facts.f32_lanes < VECTOR_REGISTERS[isa]
+
+
+def test_target_errors_in_full(golden: Callable[[str, str], None]) -> None:
+    with pytest.raises(TargetError) as caught:
+        parse("cuda:sm_91")
+    golden("errors/TB501.txt", str(caught.value))
+    with pytest.raises(TargetError) as caught:
+        arch_of(7, 5)
+    golden("errors/TB502.txt", str(caught.value))

@@ -1,5 +1,6 @@
 """The layouts that hardware and the compiler start from, each a handful of digits with its PTX ISA figure.
 
+Sections are cited by title: their numbers change from one version of the PTX ISA to the next.
 In the figures a lane is named by groupID = lane / 4 (g) and threadID_in_group = lane % 4 (c).
 Operand A is (M, K), B is (K, N), C and D are (M, N).
 """
@@ -25,8 +26,9 @@ def mma_k(bits: int) -> int:
 def mma_a(bits: int) -> FragmentLayout:
     """Operand A (16, 256/bits) of one mma.m16n8.
 
-    PTX ISA 9.7.14.5: m16n8k16 .f16/.bf16 (a0,a1: row g, cols 2c..; a2,a3: row g+8; a4..a7: cols +8), m16n8k8
-    .tf32, m16n8k32 .u8/.s8/.e4m3/.e5m2: the same with 4-byte groups of 1 and 4 elements.
+    16 bits: a0, a1 in row g, columns 2c, 2c+1; a2, a3 in row g+8; a4..a7 the same 8 columns on.
+    32 and 8 bits: the same with 1 and 4 elements in place of 2. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
+    point type", "... mma.m16n8k8" (.tf32), "... mma.m16n8k32".
     """
     e = 32 // bits
     return FragmentLayout(
@@ -39,7 +41,7 @@ def mma_a(bits: int) -> FragmentLayout:
 def mma_b(bits: int) -> FragmentLayout:
     """Operand B (256/bits, 8) of one mma.m16n8.
 
-    PTX ISA 9.7.14.5, figures of "matrix B" for m16n8k16, m16n8k8, m16n8k32.
+    PTX ISA, the figures of matrix B in the sections that `mma_a` names.
     """
     e = 32 // bits
     return FragmentLayout(
@@ -52,7 +54,7 @@ def mma_b(bits: int) -> FragmentLayout:
 def mma_c() -> FragmentLayout:
     """C and D (16, 8) of one mma.m16n8: c0,c1 in row g, columns 2c, 2c+1; c2,c3 in row g+8.
 
-    PTX ISA 9.7.14.5, figures of "matrix C and D".
+    PTX ISA, the figures of matrices C and D in the sections that `mma_a` names.
     """
     return FragmentLayout((16, 8), (Digit(2, N, 1), Digit(2, M, 8)), (Digit(4, N, 2), Digit(8, M, 1)))
 
@@ -60,7 +62,7 @@ def mma_c() -> FragmentLayout:
 def wgmma_c(n: int) -> FragmentLayout:
     """D (64, n) of one wgmma.m64nNk*: warp w holds rows 16w..16w+15 as mma_c tiles.
 
-    PTX ISA 9.7.15.5.1, figure of "matrix D".
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", figure of matrix D.
     """
     _divides("wgmma accumulator", (64, n), (64, 8))
     return FragmentLayout(
@@ -71,7 +73,10 @@ def wgmma_c(n: int) -> FragmentLayout:
 
 
 def wgmma_a(bits: int) -> FragmentLayout:
-    """A (64, 256/bits) of one wgmma from registers: mma_a per warp. PTX ISA 9.7.15.5.1, "matrix A"."""
+    """A (64, 256/bits) of one wgmma from registers: mma_a in each warp.
+
+    PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" (and k8, k32), figure of matrix A.
+    """
     atom = mma_a(bits)
     return FragmentLayout((64, mma_k(bits)), atom.reg, (*atom.thread, Digit(4, M, 16)))
 
@@ -170,9 +175,8 @@ def wgmma_operand_a(shape: tuple[int, int], warpgroups: int | tuple[int, int], b
 def ldmatrix_a(bits: int = 16, stored: Literal["mk", "km"] = "mk") -> FragmentLayout:
     """Addresses of ldmatrix.x4 for one mma_a; 'km' is a tile stored as [K][M], read with .trans.
 
-    For 'mk' lane l names row l % 16 and chunk l // 16.
-
-    PTX ISA 9.7.14.5.15: matrix i takes its row addresses from lanes 8i..8i+7 and lands in register i.
+    For 'mk' lane l names row l % 16 and chunk l // 16. PTX ISA, "Warp-level matrix load instruction: ldmatrix":
+    matrix i takes its row addresses from lanes 8i..8i+7 and lands in register i.
     """
     e = 128 // bits
     if stored == "mk":
@@ -188,9 +192,7 @@ def ldmatrix_b(
 ) -> FragmentLayout:
     """Addresses of ldmatrix for mma_b; 'kn' is a tile stored as [K][N], read with .trans.
 
-    x4 feeds two n8 atoms side by side, x2 one.
-
-    PTX ISA 9.7.14.5.15.
+    x4 feeds two n8 atoms side by side, x2 one. PTX ISA, as `ldmatrix_a`.
     """
     e = 128 // bits
     top = 2 if count == 4 else 1
@@ -216,7 +218,7 @@ def ldmatrix_result(count: Literal[1, 2, 4], trans: bool = False) -> FragmentLay
 
     Lane l has row l // 4 of each, elements 2 * (l % 4) and the next.
 
-    trans: every 8x8 matrix transposed on the way. PTX ISA 9.7.14.5.15, figure of the .m8n8 fragment.
+    trans: every 8x8 matrix transposed on the way. PTX ISA, the figure of ldmatrix's m8n8 fragment.
     """
     if trans:
         return FragmentLayout(
