@@ -1,0 +1,439 @@
+"""Statements of one block, in order. A loop or if whose condition differs between threads runs under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilebench.backends.interp.block import Block, View
+from tilebench.backends.interp.storage import Cell, root_of
+from tilebench.errors import InternalError, SyncError, TileError, TypeTileError
+
+from tilebench.ir.rewrite import calls, loads, variables, walk
+from tilebench.ir.text import print_stmt
+from tilebench.ir.thread import SyncWarp
+from tilebench.ir.tile import (
+    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Issue, Parallel, Pipelined, Print, Seq, Stmt, Store,
+    SyncThreads, Versioned, Wait, While,
+)  # fmt: skip
+from tilebench.ops.base import Op
+
+Signal = str | None
+Observer = Callable[[Block, Stmt, tuple[Buffer, ...]], None]
+
+
+@dataclass
+class _Loop:
+    """A loop under way. broken, skipped: threads that left it or this iteration while others go on."""
+
+    broken: Any = None
+    skipped: Any = None
+    entered: Any = None
+
+
+class Runner:
+    """Runs the statements of one block."""
+
+    def __init__(self, block: Block, observer: Observer | None, private_loops: frozenset[Parallel]) -> None:
+        self.block, self.observer, self.private_loops = block, observer, private_loops
+        self.loops: list[_Loop] = []
+
+    def run(self, s: Stmt) -> Signal:
+        """Execute a statement. Gives 'break' or 'continue' when all threads do that."""
+        try:
+            signal = self._dispatch(s)
+        except TileError as error:
+            if error.at is None:
+                error.at = s.loc
+            raise
+        if self.observer is not None and not isinstance(s, Seq):
+            self.observer(self.block, s, _written(s))
+        return signal
+
+    def _dispatch(self, s: Stmt) -> Signal:
+        block = self.block
+        match s:
+            case Seq():
+                return self._sequence(s)
+            case Op():
+                self._op(s)
+            case Store():
+                block.store(s, s.buffer, s.indices, block.evaluate(s.value))
+            case Bind():
+                block.bind(s.var, block.evaluate(s.value))
+            case For():
+                return self._for(s)
+            case Pipelined():
+                return self._for(For(s.var, s.start, s.stop, s.body, loc=s.loc))
+            case Parallel():
+                self._parallel(s)
+            case If():
+                return self._if(s)
+            case While():
+                return self._while(s)
+            case Break() | Continue():
+                return self._leave(isinstance(s, Break))
+            case AtomicRMW():
+                old = block.atomic(s, s.buffer, s.indices, block.evaluate(s.value), s.op, s.result is not None)
+                if s.result is not None:
+                    block.bind(s.result, old)
+            case Evaluate():
+                self._barrier_call(s)
+                block.evaluate(s.value)
+            case SyncThreads() | SyncWarp():
+                if isinstance(s, SyncThreads):
+                    self._everyone(s, "a barrier")
+            case Assert():
+                self._assert(s)
+            case Print():
+                self._print(s)
+            case Issue():
+                for op in s.ops:
+                    self.run(op)
+            case Wait():
+                pass
+            case Versioned():
+                return self.run(s.body)
+            case _:
+                raise InternalError("TB902", f"interp does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc)
+        return None
+
+    # -------------------------------------------------------------- control
+
+    def _sequence(self, s: Seq) -> Signal:
+        block = self.block
+        saved = block.mask
+        try:
+            for part in s.body:
+                signal = self.run(part)
+                if signal is not None:
+                    return signal
+                if self.loops and self._cut(saved):
+                    return None  # every active thread has left this iteration
+        finally:
+            block.mask = saved
+        return None
+
+    def _cut(self, entry: Any) -> bool:
+        """Take the threads that left the iteration out of the mask; whether none is left."""
+        loop = self.loops[-1]
+        gone = None
+        for some in (loop.broken, loop.skipped):
+            if some is not None:
+                gone = some if gone is None else gone | some
+        if gone is None:
+            return False
+        self.block.mask = ~gone if entry is None else entry & ~gone
+        return not self.block.mask.any()
+
+    def _leave(self, is_break: bool) -> Signal:
+        loop, mask = self.loops[-1], self.block.mask
+        whole = loop.entered
+        if mask is None or (whole is not None and mask.shape == whole.shape and (mask == whole).all() and loop.broken is None):
+            return "break" if is_break else "continue"
+        if is_break:
+            loop.broken = mask if loop.broken is None else loop.broken | mask
+        else:
+            loop.skipped = mask if loop.skipped is None else loop.skipped | mask
+        return None
+
+    def _iterate(self, loop: _Loop, body: Stmt) -> bool:
+        """One iteration; whether the loop goes on."""
+        loop.skipped = None
+        signal = self.run(body)
+        if signal == "break":
+            return False
+        if loop.broken is None:
+            return True
+        block = self.block
+        block.mask = ~loop.broken if loop.entered is None else loop.entered & ~loop.broken
+        return bool(block.mask.any())
+
+    def _for(self, s: For) -> Signal:
+        block = self.block
+        start, stop, step = (block.evaluate(e) for e in (s.start, s.stop, s.step))
+        saved = block.mask
+        loop = _Loop(entered=saved)
+        self.loops.append(loop)
+        kind = s.var.dtype.compute_dtype.type
+        try:
+            if all(np.ndim(v) == 0 for v in (start, stop, step)):
+                for value in range(int(start), int(stop), int(step)):
+                    block.env[s.var] = (kind(value), len(block.axes))
+                    if not self._iterate(loop, s.body):
+                        break
+                return None
+            self._for_each_thread(s, loop, start, stop, step)
+        finally:
+            self.loops.pop()
+            block.mask = saved
+        return None
+
+    def _for_each_thread(self, s: For, loop: _Loop, start: Any, stop: Any, step: Any) -> None:
+        """A loop whose bounds differ between threads: it goes on while a thread has an iteration left."""
+        block = self.block
+        value = np.asarray(start) + np.zeros(np.broadcast_shapes(np.shape(start), np.shape(stop), np.shape(step)), np.asarray(start).dtype)
+        while True:
+            going = np.where(np.asarray(step) > 0, value < stop, value > stop)
+            live = going if loop.entered is None else going & loop.entered
+            if loop.broken is not None:
+                live = live & ~loop.broken
+            if not live.any():
+                return
+            block.mask = live
+            block.env[s.var] = (value, len(block.axes))
+            loop.skipped = None
+            if self.run(s.body) == "break":
+                loop.broken = live if loop.broken is None else loop.broken | live
+            value = value + step
+
+    def _while(self, s: While) -> Signal:
+        block = self.block
+        saved = block.mask
+        loop = _Loop(entered=saved)
+        self.loops.append(loop)
+        try:
+            while True:
+                condition = block.evaluate(s.condition)
+                if np.ndim(condition) == 0:
+                    if not condition or not self._iterate(loop, s.body):
+                        return None
+                    continue
+                live = block.active(condition)
+                assert live is not None
+                if not live.any():
+                    return None
+                block.mask = loop.entered = live
+                loop.skipped = None
+                if self.run(s.body) == "break":
+                    return None
+                if loop.broken is not None:
+                    block.mask = loop.entered = live & ~loop.broken
+                    loop.broken = None
+        finally:
+            self.loops.pop()
+            block.mask = saved
+
+    def _if(self, s: If) -> Signal:
+        block = self.block
+        condition = block.evaluate(s.condition)
+        if np.ndim(condition) == 0:
+            branch = s.then if condition else s.orelse
+            return self.run(branch) if branch is not None else None
+        saved = block.mask
+        signals: list[Signal] = []
+        try:
+            for branch, chosen in ((s.then, condition), (s.orelse, ~condition)):
+                if branch is None:
+                    continue
+                mask = chosen if saved is None else saved & chosen
+                if not mask.any():
+                    continue
+                block.mask = mask
+                signals.append(self.run(branch))
+        finally:
+            block.mask = saved
+        return None if not signals else self._merge(signals)
+
+    @staticmethod
+    def _merge(signals: list[Signal]) -> Signal:
+        """A signal of one branch is already in the loop's masks unless every active thread gave it."""
+        return signals[0] if all(signal == signals[0] for signal in signals) else None
+
+    def _parallel(self, s: Parallel) -> None:
+        if any(e == 0 for e in s.extents):
+            return
+        block = self.block
+        if s in self.private_loops:
+            self._serially(s, 0)
+            return
+        saved_mask, saved_axes, saved_parallel = block.mask, block.axes, block.parallel
+        saved_cells = dict(block.cells)
+        saved_loops, self.loops = self.loops, []
+        block.axes = [*saved_axes, *s.extents]
+        block.parallel = {**saved_parallel, **{v: len(saved_axes) + d for d, v in enumerate(s.vars)}}
+        for d, var in enumerate(s.vars):
+            block.env[var] = (block.iota(len(saved_axes) + d, var.dtype), len(block.axes))
+        if saved_mask is not None:
+            block.mask = saved_mask.reshape(saved_mask.shape + (1,) * len(s.extents))
+        made = self._privatise(s)
+        try:
+            self.run(s.body)
+        finally:
+            block.mask, block.axes, block.parallel = saved_mask, saved_axes, saved_parallel
+            self.loops = saved_loops
+            for root in made:
+                if root in saved_cells:
+                    block.cells[root] = saved_cells[root]
+                else:
+                    del block.cells[root]
+
+    def _serially(self, s: Parallel, depth: int) -> None:
+        """A nest that writes private buffers only: every thread runs all of it."""
+        if depth == len(s.vars):
+            self.run(s.body)
+            return
+        var = s.vars[depth]
+        for value in range(s.extents[depth]):
+            self.block.env[var] = (var.dtype.compute_dtype.type(value), len(self.block.axes))
+            self._serially(s, depth + 1)
+
+    def _privatise(self, s: Parallel) -> list[Buffer]:
+        """Give each iteration its own copy of the local and var buffers that the nest writes as scalars."""
+        block = self.block
+        made: list[Buffer] = []
+        bound = {n.var for n in walk(s.body) if isinstance(n, Bind)} | set(s.vars)
+        stores: dict[Buffer, list[Any]] = {}
+        for node in walk(s.body):
+            if isinstance(node, Store | AtomicRMW) and node.buffer.scope in ("local", "var"):
+                stores.setdefault(root_of(node.buffer), []).append(node)
+        for root, nodes in stores.items():
+            if root.scope == "local" and any(variables(i) & bound for n in nodes for i in n.indices):
+                continue
+            self._refuse_carried(s, root)
+            cell = block.cell(root)
+            lead = cell.data.shape[: cell.lead]
+            own = cell.data.shape[cell.lead :]
+            middle = (1,) * (len(block.axes) - cell.lead)
+            shape = (lead[0], *block.axes[1:], *own)
+            data = np.broadcast_to(cell.data.reshape(*lead, *middle, *own), shape).copy()
+            valid = cell.valid
+            if valid is not None:
+                valid = np.broadcast_to(valid.reshape(*lead, *middle, *own), shape).copy()
+            block.cells[root] = Cell(data, cell.dtype, cell.raw, len(block.axes), valid)
+            made.append(root)
+        return made
+
+    def _refuse_carried(self, s: Parallel, root: Buffer) -> None:
+        first = first_access(s.body, root)
+        if first is not None and not isinstance(first, Store):
+            raise SyncError(
+                "TB413",
+                f"{root.name} is carried from one iteration of T.Parallel to the next",
+                at=first.loc or s.loc,
+                why="the iterations run on different threads, in no order",
+                fix=f"use a serial loop, T.reduce_sum, or make {root.name} a tile with one element for each iteration",
+            )
+
+    # -------------------------------------------------------------- ops and effects
+
+    def _op(self, op: Op) -> None:
+        block = self.block
+        regions = (*op.reads, *op.writes)
+        private = [r for r in regions if r.buffer.scope in ("local", "var")]
+        varies = any(np.ndim(v) and v.shape[0] > 1 for r in regions for v in (block.evaluate(o) for o in r.offsets))
+        varies = varies or any(block.cell(r.buffer).data.shape[0] > 1 for r in op.reads if r in private)
+        divergent = block.mask is not None and not block.mask.all()
+        if not varies and not divergent:
+            op.run(View(block))
+            return
+        if any(r not in private for r in op.writes) and divergent:
+            self._everyone(op, f"T.{type(op).__name__.lower()}")
+        for r in op.writes:
+            if r in private:
+                block.spread(r.buffer)
+        lanes = np.nonzero(np.broadcast_to(block.mask, (block.threads, *block.mask.shape[1:])).reshape(block.threads, -1)[:, 0])[0] \
+            if block.mask is not None else range(block.threads)  # fmt: skip
+        for lane in lanes:
+            op.run(View(block, int(lane)))
+
+    def _everyone(self, s: Stmt, what: str) -> None:
+        mask = self.block.mask
+        if mask is None or mask.all():
+            return
+        active = np.broadcast_to(mask, (self.block.threads, *mask.shape[1:])).reshape(self.block.threads, -1).any(axis=1)
+        waiting = np.nonzero(active)[0]
+        missing = np.nonzero(~active)[0]
+        raise SyncError(
+            "TB410",
+            f"{what} that only {len(waiting)} of {self.block.threads} threads reach, {self.block.where()}",
+            at=s.loc,
+            why=f"threads {_ranges(waiting)} would wait for ever for threads {_ranges(missing)}",
+            fix="move it out of the if or loop, so that every thread of the block reaches it",
+        )
+
+    def _barrier_call(self, s: Evaluate) -> None:
+        for c in calls(s):
+            if c.name.startswith("syncthreads"):
+                self._everyone(s, f"T.{c.name}")
+
+    def _assert(self, s: Assert) -> None:
+        ok = self.block.evaluate(s.condition)
+        bad = np.logical_not(ok) if self.block.mask is None else np.logical_not(ok) & self.block.mask
+        if np.any(bad):
+            raise TypeTileError(
+                "TB275",
+                f"device_assert failed: {s.message or print_stmt(s).text}, {self.block.where(bad)}",
+                at=s.loc,
+                why="the condition was false when the kernel ran",
+            )
+
+    def _print(self, s: Print) -> None:
+        block = self.block
+        head = f"block ({', '.join(map(str, block.coordinates))})"
+        message = f"{s.message} " if s.message else ""
+        if s.buffer is not None:
+            cell, data = block.array(s.buffer)
+            print(f"{head}: {message}{s.buffer.name} =\n{cell.values(data, s.buffer.dtype)}")
+            return
+        values = [block.evaluate(v) for v in s.values]
+        if all(np.ndim(v) == 0 for v in values) and block.mask is None:
+            print(f"{head}: {message}{' '.join(map(str, values))}")
+            return
+        masks = [block.mask] if block.mask is not None else []
+        shape = np.broadcast_shapes(*(np.shape(v) for v in (*values, *masks)))
+        chosen = np.ones(shape, bool) if block.mask is None else np.broadcast_to(block.mask, shape)
+        for place in np.argwhere(chosen):
+            at = tuple(place)
+            threads = f", thread {at[0]}" if shape and shape[0] > 1 else ""
+            loops = "".join(f", {v.name}={at[a]}" for v, a in block.parallel.items() if shape[a] > 1)
+            print(f"{head}{threads}{loops}: {message}{' '.join(str(np.broadcast_to(v, shape)[at]) for v in values)}")
+
+
+def first_access(s: Stmt, buffer: Buffer) -> Any:
+    """The first access of `buffer` in the order of execution: an unconditional Store, else whatever reads it."""
+    match s:
+        case Seq():
+            for part in s.body:
+                found = first_access(part, buffer)
+                if found is not None:
+                    return found
+            return None
+        case Store() if root_of(s.buffer) is buffer:
+            mine = [n for n in (*loads(s.value), *(x for i in s.indices for x in loads(i))) if root_of(n.buffer) is buffer]
+            return mine[0] if mine else s
+        case _:
+            mine = [n for n in loads(s) if root_of(n.buffer) is buffer]
+            if not mine:
+                return None
+            inner = [child for child in vars(s).values() if isinstance(child, Stmt)]
+            if isinstance(s, For | Parallel) and len(inner) == 1:
+                return first_access(inner[0], buffer)
+            return mine[0]
+
+
+def _written(s: Stmt) -> tuple[Buffer, ...]:
+    match s:
+        case Store() | AtomicRMW():
+            return (s.buffer,)
+        case Op():
+            return tuple(r.buffer for r in s.writes)
+        case _:
+            return ()
+
+
+def _ranges(numbers: np.ndarray) -> str:
+    """'0 to 15, 64' for a rising list of numbers."""
+    parts: list[str] = []
+    for n in numbers.tolist():
+        if parts and int(parts[-1].split(" to ")[-1]) == n - 1:
+            parts[-1] = f"{parts[-1].split(' to ')[0]} to {n}"
+        else:
+            parts.append(str(n))
+    return ", ".join(parts[:4]) + (" ..." if len(parts) > 4 else "")
+
+
+
