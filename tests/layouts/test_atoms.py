@@ -245,6 +245,13 @@ def test_blocked_lanes_read_consecutive_vectors() -> None:
     assert first == [(0, 8 * k) for k in range(8)] + [(1, 0)]
 
 
+def test_blocked_gives_each_warp_whole_rows_where_it_costs_nothing() -> None:
+    layout = blocked((8, 4096), 128, 4)
+    assert layout.thread_digits(1) == ((1, 32, 4),)
+    assert layout.thread_digits(0) == ((32, 4, 1),)
+    assert layout.registers == 8 * 4096 // 128
+
+
 def test_replicated_is_row_major_in_every_thread() -> None:
     layout = replicated((3, 5), 7)
     assert (layout.threads, layout.registers, layout.replication) == (7, 15, 7)

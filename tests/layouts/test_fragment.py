@@ -272,6 +272,7 @@ def test_restriction_is_the_slice(layout: FragmentLayout, data: st.DataObject) -
     for index in np.ndindex(*extents):
         whole = tuple(s + k for s, k in zip(starts, index, strict=True))
         assert {t for t, _ in part.holders(*index)} == {t for t, _ in layout.holders(*whole)}
+    assert part.is_digits or any(starts)
 
 
 def test_half_of_an_accumulator_is_an_accumulator_again() -> None:
@@ -279,6 +280,18 @@ def test_half_of_an_accumulator_is_an_accumulator_again() -> None:
     assert half is not None
     assert half.same_as(mma_accumulator((64, 32), (4, 1)))
     assert half.is_digits
+
+
+def test_loop_shorter_than_its_fragment_keeps_its_formula() -> None:
+    rows = mma_accumulator((64, 64), (4, 1)).project(1)
+    loop = rows.pullback([([1], 0)], (50,))
+    assert loop is not None
+    assert loop.is_digits
+    assert loop.padded_dims == (True,)
+    column = mma_accumulator((64, 64), (4, 1)).pullback([([1], 0), ([0], 5)], (64,))
+    assert column is not None
+    assert [len(column.holders(i)) for i in range(64)] == [1] * 64
+    assert set(np.flatnonzero(column.valid().any(axis=1)) % 4) == {2}  # columns 4 and 5 are in lanes 2 mod 4
 
 
 def test_pullback_refuses_what_is_no_layout() -> None:

@@ -65,11 +65,35 @@ def pullback(
     if not np.array_equal(inverse[visited], iterations):
         return None
     run_by = inverse[layout.elements()]
-    run_by = run_by[:, (run_by >= 0).any(axis=0)]
+    used = (run_by >= 0).any(axis=0)
+    run_by = run_by[:, used]
     if len(np.unique(run_by[run_by >= 0])) < len(iterations):
         return None  # the layout does not hold all of the tile
     coords = np.stack(np.unravel_index(np.maximum(run_by, 0), loop_shape), axis=-1)
-    return FragmentLayout.from_table(loop_shape, np.where(run_by[..., None] >= 0, coords, -1))
+    coords = np.where(run_by[..., None] >= 0, coords, -1)
+    shifted = None if isinstance(access, np.ndarray) else _shifted(layout, access, len(loop_shape))
+    if shifted is not None:
+        # Say where padding would lie outside the loop, so that digits that overrun it are still digits.
+        shifted = shifted[:, used]
+        outside = ((shifted < 0) | (shifted >= np.array(loop_shape))).any(axis=-1, keepdims=True)
+        coords = np.where(outside, shifted, coords)
+    return FragmentLayout.from_table(loop_shape, coords)
+
+
+def _shifted(layout: FragmentLayout, access: Access, rank: int) -> NDArray[np.int64] | None:
+    """Loop coordinates of every place, if each dimension is one loop variable plus a constant; else None."""
+    coords = layout.coords().astype(np.int64)
+    out = np.zeros((*coords.shape[:2], rank), np.int64)
+    seen: set[int] = set()
+    for dim, (coeffs, const) in enumerate(access):
+        used = [k for k, c in enumerate(coeffs) if c]
+        if not used:
+            continue
+        if len(used) > 1 or coeffs[used[0]] != 1 or used[0] in seen:
+            return None
+        seen.add(used[0])
+        out[..., used[0]] = coords[..., dim] - const
+    return out if len(seen) == rank else None
 
 
 def _renamed(layout: FragmentLayout, access: Access, loop_shape: tuple[int, ...]) -> FragmentLayout | None:

@@ -27,8 +27,8 @@ def mma_a(bits: int) -> FragmentLayout:
     """Operand A (16, 256/bits) of one mma.m16n8.
 
     16 bits: a0, a1 in row g, columns 2c, 2c+1; a2, a3 in row g+8; a4..a7 the same 8 columns on.
-    32 and 8 bits: the same with 1 and 4 elements in place of 2. PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating
-    point type", "... mma.m16n8k8" (.tf32), "... mma.m16n8k32".
+    32 and 8 bits: the same with 1 and 4 elements in place of 2. PTX ISA, "Matrix Fragments for mma.m16n8k16
+    with floating point type", "... mma.m16n8k8" (.tf32), "... mma.m16n8k32".
     """
     e = 32 // bits
     return FragmentLayout(
@@ -175,8 +175,8 @@ def wgmma_operand_a(shape: tuple[int, int], warpgroups: int | tuple[int, int], b
 def ldmatrix_a(bits: int = 16, stored: Literal["mk", "km"] = "mk") -> FragmentLayout:
     """Addresses of ldmatrix.x4 for one mma_a; 'km' is a tile stored as [K][M], read with .trans.
 
-    For 'mk' lane l names row l % 16 and chunk l // 16. PTX ISA, "Warp-level matrix load instruction: ldmatrix":
-    matrix i takes its row addresses from lanes 8i..8i+7 and lands in register i.
+    For 'mk' lane l names row l % 16 and chunk l // 16. Matrix i takes its row addresses from lanes 8i..8i+7
+    and lands in register i. PTX ISA, "Warp-level matrix load instruction: ldmatrix".
     """
     e = 128 // bits
     if stored == "mk":
@@ -291,14 +291,14 @@ def _vector_digits(shape: tuple[int, ...], vector: int) -> tuple[list[Digit], li
 def _split(along: int, threads: int, above: int, vector: int) -> int:
     """How many of `threads` (a divisor) go along a dimension of `along` vectors, `above` rows being above it.
 
-    Fewest registers wins; ties go to the longest run of lanes, and runs under 8 elements or two vectors count
-    double (they would touch a memory sector for less than its 32 bytes).
+    Fewest registers wins; ties go to the longest run within a warp, so that warps own whole rows. Runs under 8
+    elements or two vectors count double (they would touch a memory sector for less than its 32 bytes).
     """
     wanted = min(along, max(2, -(-8 // vector)))
 
     def cost(t: int) -> tuple[int, int]:
         registers = -(-along // t) * -(-above // (threads // t))
-        return registers * (2 if t < wanted else 1), -t
+        return registers * (2 if t < wanted else 1), -t if t <= 32 else t
 
     return min((t for t in range(1, threads + 1) if threads % t == 0), key=cost)
 
