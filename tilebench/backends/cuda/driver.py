@@ -12,13 +12,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-import numpy as np
-
+from tilebench.backends.cuda.prelude import storage_bits
 from tilebench.errors import LaunchError, TargetError
-from tilebench.ir.dtype import DType, encode
+from tilebench.ir.dtype import DType
 from tilebench.targets import arch_of
 
 # CUDA driver API, CUdevice_attribute and CUfunction_attribute.
@@ -265,13 +264,7 @@ def _converter(dtype: DType | None) -> Any:
         return bool
     if dtype.bits >= 32:
         return float
-    raw = np.uint16 if dtype.bits == 16 else np.uint8
-
-    def bits(value: float) -> int:
-        with np.errstate(all="ignore"):
-            return int(np.asarray(encode(np.asarray(value, np.float32), dtype)).view(raw))
-
-    return bits
+    return partial(storage_bits, dtype=dtype)
 
 
 # ------------------------------------------------------------------ this process's driver

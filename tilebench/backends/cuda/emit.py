@@ -7,7 +7,7 @@ marks with which NVRTC's messages and the line tables of the binary name the use
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -100,6 +100,7 @@ class _Printer:
         self.variable_count = 0
         self.memory_count = 0
         self.bodies = [role.body for role in program.roles]
+        self.written, self.read = _written(self.bodies), _read(self.bodies)
 
     # ---------------------------------------------------------------- the frame
 
@@ -133,7 +134,6 @@ class _Printer:
     def _signature(self) -> list[str]:
         program, values = self.program, self.values
         arguments, workspaces = kernel_parameters(program)
-        written = self._written()
         views = any(b.view_of is not None for b in program.globals)
         texts: list[str] = []
         for argument in (*arguments, *workspaces):
@@ -141,14 +141,14 @@ class _Printer:
                 name = self._memory_name(argument)
                 self._note_type(argument.dtype)
                 c = c_name(argument.dtype)
-                if argument in written or views:
+                if argument in self.written or views:
                     texts.append(f"{c}* {'' if views else '__restrict__ '}{name}")
                 else:
                     texts.append(f"const {c}* __restrict__ {name}")
             else:
                 self._note_type(argument.dtype)
                 texts.append(f"{c_name(argument.dtype)} {self._new_variable(argument)}")
-                if argument in program.symbols:
+                if any(argument is s for s in program.symbols):
                     values.ranges[argument] = (0, 2**31 - 1 if argument.dtype.bits == 32 else 2**63 - 1)
                 else:
                     values.data.add(argument)
@@ -171,27 +171,16 @@ class _Printer:
         head.append(f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({", ".join(texts)}) {{')
         return head
 
-    def _written(self) -> set[Memory]:
-        found: set[Memory] = set()
-        for body in self.bodies:
-            for node in walk(body):
-                match node:
-                    case Store() | AtomicRMW() if isinstance(node.buffer, Memory):
-                        found.add(node.buffer)
-                    case VectorCopy() | CpAsync() | LdMatrix():
-                        found.add(node.destination)
-                    case _:
-                        pass
-        return found
-
     def _grid_variables(self) -> None:
         program, values = self.program, self.values
         for axis, (var, extent) in enumerate(zip(program.blocks, program.grid, strict=True)):
             size = int_value(extent)
             values.ranges[var] = (0, size - 1 if size else 2**31 - 2)
-            self._put(f"const int {self._new_variable(var)} = (int)blockIdx.{'xyz'[axis]};")
+            if var in self.read:
+                self._put(f"const int {self._new_variable(var)} = (int)blockIdx.{'xyz'[axis]};")
         values.ranges[program.thread] = (0, program.threads - 1)
-        self._put(f"const int {self._new_variable(program.thread)} = (int)threadIdx.x;")
+        if program.thread in self.read or len(program.roles) > 1:
+            self._put(f"const int {self._new_variable(program.thread)} = (int)threadIdx.x;")
 
     def _shared_memories(self) -> None:
         for memory in self.program.shared:
@@ -461,7 +450,8 @@ class _Printer:
         if s.predicate is None:
             self._put(f"{target} = {source};")
         elif s.zero_fill:
-            self._put(f"{target} = {values.text(s.predicate, OR)} ? {source} : {word}{{}};")
+            zero = f"{word}{{}}" if word.startswith("uint") else "0"
+            self._put(f"{target} = {values.text(s.predicate, OR)} ? {source} : {zero};")
         else:
             self._put(f"if ({values.text(s.predicate)}) {target} = {source};")
 
@@ -536,6 +526,24 @@ def _plain(text: str) -> bool:
 
 def _is_register(buffer: Buffer) -> bool:
     return isinstance(buffer, Memory) and buffer.space == "register"
+
+
+def _written(bodies: Sequence[Stmt]) -> set[Buffer]:
+    """Memories that some statement writes."""
+    found: set[Buffer] = set()
+    for node in (n for body in bodies for n in walk(body)):
+        match node:
+            case Store() | AtomicRMW():
+                found.add(node.buffer)
+            case VectorCopy() | CpAsync() | LdMatrix():
+                found.add(node.destination)
+            case _:
+                pass
+    return found
+
+
+def _read(bodies: Sequence[Stmt]) -> set[Var]:
+    return {n for body in bodies for n in walk(body) if isinstance(n, Var)}
 
 
 def _memories(body: Stmt) -> set[Buffer]:

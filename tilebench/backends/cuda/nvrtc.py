@@ -71,7 +71,7 @@ def supported() -> frozenset[int]:
 
 def options(arch: str) -> tuple[str, ...]:
     """The compile flags, in the order in which they count for the key of the store."""
-    return (f"--gpu-architecture={arch}", "--generate-line-info", "--ptxas-options=-v")
+    return (f"--gpu-architecture={arch}", "--generate-line-info", "--ptxas-options=-v", "--diag-suppress=177,550")
 
 
 def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled:

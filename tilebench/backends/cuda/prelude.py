@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from tilebench.ir.dtype import DType
+import numpy as np
+
+from tilebench.ir.dtype import DType, encode
 
 DEVICE = "__device__ __forceinline__"
 
@@ -350,6 +352,13 @@ def encode_text(dtype: DType, text: str) -> str:
     if dtype.name in NARROW_FLOATS:
         return f"to_{c_name(dtype)}({text})"
     return f"({c_name(dtype)})({text})"
+
+
+def storage_bits(value: float, dtype: DType) -> int:
+    """The bytes of a narrow float as an unsigned integer, rounded and saturated as a store would."""
+    with np.errstate(all="ignore"):
+        stored = encode(np.asarray([value], np.float32), dtype)
+    return int(stored.view(np.uint16 if dtype.bits == 16 else np.uint8)[0])
 
 
 PIECES: Mapping[str, Piece] = MappingProxyType(_PIECES)

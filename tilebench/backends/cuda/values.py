@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, decode_text, encode_text
+from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, storage_bits
 from tilebench.errors import InternalError, TargetError
-from tilebench.ir.dtype import DType, encode
+from tilebench.ir.dtype import DType, round_to
 from tilebench.ir.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.thread import Memory
@@ -151,9 +151,7 @@ class Values:
             case Var():
                 return self.names[e]
             case Const():
-                with np.errstate(all="ignore"):
-                    bits = encode(np.asarray(e.value, np.float32), dtype)
-                return f"{c}{{{int(np.asarray(bits).view(np.uint16 if dtype.bits == 16 else np.uint8)):#x}}}"
+                return f"{c}{{{storage_bits(float(e.value), dtype):#x}}}"
             case Select():
                 return f"({self.text(e.condition, OR)} ? {self.stored(e.then)} : {self.stored(e.orelse)})"
             case Call() if e.name in _SHUFFLES or e.name == "reinterpret":
@@ -481,10 +479,8 @@ def _unsigned(dtype: DType) -> str:
 
 
 def _rounded(value: float, dtype: DType) -> float:
-    from tilebench.ir.dtype import round_to
-
     with np.errstate(all="ignore"):
-        return float(round_to(np.asarray(value, np.float32), dtype))
+        return float(round_to(np.asarray([value], np.float32), dtype)[0])
 
 
 _EXACT_CALLS = frozenset({"abs", "floor", "ceil", "round", "trunc", "nearbyint", "copysign", "fmod"})
@@ -504,5 +500,3 @@ def _is_exact(e: Expr) -> bool:
 def _at_least(text: Text, rank: int) -> str:
     return f"({text[0]})" if text[1] < rank else text[0]
 
-
-__all__ = ["Text", "Values", "constant", "decode_text", "encode_text"]
