@@ -1,0 +1,557 @@
+"""The builder that lowerings write thread code with: memories, indices, bodies, and the names in force.
+
+It implements `ops.base.ThreadBuilder`. Tile-level expressions go in, thread-level ones come out (`expr`): block and loop
+variables keep their identity, buffers become flat memories, layouts and versions go into the index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tilebench.errors import LayoutError, Loc
+from tilebench.ir.dtype import DType, bool_, int32, int64
+from tilebench.ir.expr import (
+    Binary, Const, Expr, Load, Select, Var, as_expr, binary, cast, const, int_value, is_const, select, to_bool,
+)  # fmt: skip
+from tilebench.ir.rewrite import rebuild, seq, variables
+from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
+from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
+from tilebench.ir.tile import Bind, Buffer, For, If, Region, Seq, Stmt, Store
+from tilebench.layouts import FragmentLayout, SharedLayout, row_major
+from tilebench.passes.indices import MANY, divisor, flat_index
+from tilebench.passes.place_rules import find_by_place
+from tilebench.passes.stages import Reason, Synchronised
+from tilebench.passes.uniform import per_thread_statements
+
+if TYPE_CHECKING:
+    from tilebench.ops.base import Instruction, Op
+    from tilebench.passes.lower.nest import Nest
+
+INT32_MAX = 2**31 - 1
+
+
+def storage_of(buffer: Buffer) -> Buffer:
+    """The buffer whose storage this one is (itself unless it is a view)."""
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
+class Builder:
+    """Writes the body of one role. Mutable while lowering; `program` parts are read off at the end."""
+
+    def __init__(self, stage: Synchronised) -> None:
+        allocated = stage.allocated
+        placed = allocated.scheduled.placed
+        self.stage = stage
+        self.kernel = stage.kernel
+        self.target = placed.partitioned.selected.typed.target
+        self.threads = self.kernel.thread_count
+        self.thread: Expr = self.kernel.thread
+        self.layouts: dict[Buffer, FragmentLayout | SharedLayout] = dict(placed.layouts)
+        self.placed = placed
+        self.conversions: list[Reason] = []
+        self.registers_used: list[Memory] = []
+        self.shared_used: list[Memory] = []
+        self.globals: dict[Buffer, Memory] = {}
+        self.ranges: dict[Var, Interval] = {}
+        self.divisors: dict[Var, int] = {}
+        self.names: dict[Var, Expr] = {}
+        """What tile variables stand for in the thread program (those of the nest being lowered)."""
+        self.versions: dict[Buffer, Expr] = {}
+        self.assumed: list[Expr] = []
+        self.nest: Nest | None = None
+        self.loc: Loc | None = None
+        self.per_thread = per_thread_statements(dataclasses.replace(self.kernel, body=stage.body))
+        self.diverged = False
+        """Whether the statement being lowered belongs to each thread on its own."""
+        self.unroll_wanted: set[Var] = set()
+        self.scratch_needed = 0
+        self._bodies: list[list[Stmt]] = [[]]
+        self._memories: dict[Buffer, Memory] = {}
+        self._scratches: dict[tuple[str, int, int], Memory] = {}
+        self._hoisted: dict[int, dict[Any, Var]] = {}
+        self._names_used: dict[str, int] = {}
+        self.root_names: set[Var] = {self.kernel.thread, *self.kernel.blocks, *self.kernel.symbols}
+        """Names that are known at the top of the program."""
+        self.root_names |= {p.value for p in self.kernel.params if isinstance(p.value, Var)}
+        self.asynchronous = False
+        self.outside: Expr | None = None
+        """What the copy being lowered reads outside of its global source, when it says so."""
+        self.ranges[self.kernel.thread] = (0, self.threads - 1)
+        for var, extent in zip(self.kernel.blocks, self.kernel.grid, strict=True):
+            n = int_value(extent)
+            self.ranges[var] = (0, (n if n is not None else INT32_MAX) - 1)
+        for symbol in self.kernel.symbols:
+            self.ranges[symbol] = (0, INT32_MAX)
+        for param in self.kernel.params:
+            if isinstance(param.value, Buffer):
+                self.globals[param.value] = global_memory(param.value, _spanned(param.value))
+
+    # -- bodies ------------------------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> list[Stmt]:
+        """The innermost open body."""
+        return self._bodies[-1]
+
+    @property
+    def root(self) -> list[Stmt]:
+        """The outermost body."""
+        return self._bodies[0]
+
+    def emit(self, stmt: Stmt) -> None:
+        """Append a statement, with the place in force when it has none."""
+        if stmt.loc is None and self.loc is not None:
+            stmt = dataclasses.replace(stmt, loc=self.loc)
+        self.body.append(stmt)
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Stmt]]:
+        """A fresh body; the caller wraps it up."""
+        self._bodies.append([])
+        try:
+            yield self._bodies[-1]
+        finally:
+            self._hoisted.pop(id(self._bodies[-1]), None)
+            self._bodies.pop()
+
+    def finish(self) -> Stmt:
+        """Everything emitted."""
+        return Seq(tuple(self._bodies[0]))
+
+    @contextmanager
+    def loop(
+        self, extent: int | Expr, *, unroll: bool = True, independent: bool = False, name: str = "r"
+    ) -> Iterator[Expr]:
+        """`with b.loop(n) as r:` a For over 0..n-1; extent 1 gives the constant 0 and no loop."""
+        if int_value(extent) == 1:
+            yield const(0)
+            return
+        var = self.fresh(name)
+        limit = as_expr(extent)
+        top = bounds(limit, self.ranges)
+        self.ranges[var] = (0, (top[1] if top else INT32_MAX) - 1)
+        with self.inside() as body:
+            yield var
+        if not body:
+            return
+        kind = "unroll" if unroll else "serial"
+        self.emit(For(var, const(0), limit, seq(*body), kind=kind, independent=independent))
+
+    @contextmanager
+    def when(self, condition: Expr | None) -> Iterator[None]:
+        """`with b.when(c):` an If; None or a true constant gives no If."""
+        if condition is not None:
+            condition = simplify(to_bool(condition), self.ranges)
+        if condition is None or is_const(condition, True):
+            yield
+            return
+        with self.inside() as body:
+            yield
+        if body and not is_const(condition, False):
+            self.emit(If(condition, seq(*body)))
+
+    def barrier(self, because: str) -> None:
+        """A barrier of the threads of this role."""
+        self.emit(Barrier(because=because))
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def fresh(self, name: str, dtype: DType = int32) -> Var:
+        """A new variable."""
+        return Var(name, dtype=dtype)
+
+    def bind(self, name: str, value: Expr) -> Expr:
+        """Name a value (a Bind statement) so that it is computed once."""
+        value = self.simple(value)
+        if isinstance(value, Const | Var):
+            return value
+        var = self.fresh(name, value.dtype)
+        self.learn(var, value)
+        self.emit(Bind(var, value))
+        return var
+
+    def bind_above(self, body: list[Stmt], name: str, value: Expr) -> Expr:
+        """Name a value at the present end of an outer body; equal values share their name."""
+        if isinstance(value, Const | Var):
+            return value
+        known = self._hoisted.setdefault(id(body), {})
+        key = expr_key(value)
+        if key not in known:
+            var = self.fresh(name, value.dtype)
+            self.learn(var, value)
+            body.append(Bind(var, value, loc=self.loc))
+            known[key] = var
+            if body is self.root:
+                self.root_names.add(var)
+        return known[key]
+
+    def learn(self, var: Var, value: Expr) -> None:
+        """Remember range and divisor of a name's value."""
+        if value.dtype.is_float or value.dtype.kind == "bool":
+            return
+        interval = bounds(value, self.ranges)
+        if interval is not None:
+            self.ranges[var] = interval
+        self.divisors[var] = divisor(value, self.divisors)
+
+    def simple(self, e: Expr) -> Expr:
+        """`e` simplified with what is known of the variables."""
+        return simplify(e, self.ranges)
+
+    def proves(self, condition: Expr) -> bool:
+        """Whether intervals, or a condition around us, decide that `condition` holds."""
+        if prove(condition, self.ranges):
+            return True
+        key = expr_key(condition)
+        return any(expr_key(c) == key for c in self.assumed)
+
+    # -- memories ----------------------------------------------------------------------------------------------------
+
+    def registers(self, name: str, count: int, dtype: DType) -> Memory:
+        """A new register array."""
+        memory = register_array(name, count, dtype)
+        self.registers_used.append(memory)
+        return memory
+
+    def add_fragment(self, buffer: Buffer, layout: FragmentLayout) -> None:
+        """Make a temporary fragment known."""
+        self.layouts[buffer] = layout
+
+    def fragment(self, buffer: Buffer) -> tuple[Memory, FragmentLayout]:
+        """The register array that holds this thread's part of a fragment buffer, and its layout."""
+        layout = self.layouts[buffer]
+        assert isinstance(layout, FragmentLayout), f"{buffer.name} has no fragment layout"
+        return self._register_memory(buffer, layout.registers), layout
+
+    def _register_memory(self, buffer: Buffer, count: int) -> Memory:
+        memory = self._memories.get(buffer)
+        if memory is None:
+            base = storage_of(buffer)
+            if base is not buffer:
+                if base.dtype != buffer.dtype:
+                    raise LayoutError(
+                        "TB307",
+                        f"{buffer.name} views {base.name} ({base.dtype}) as {buffer.dtype}",
+                        at=buffer.loc,
+                        why="registers cannot be reread as another type; shared memory can",
+                        fix=f"allocate {base.name} with T.alloc_shared, or use T.reinterpret on elements",
+                    )
+                memory = self._register_memory(base, self._register_count(base))
+            else:
+                memory = register_array(buffer.name, count, buffer.dtype, buffer)
+                self.registers_used.append(memory)
+            self._memories[buffer] = memory
+        return memory
+
+    def _register_count(self, buffer: Buffer) -> int:
+        layout = self.layouts.get(buffer)
+        if isinstance(layout, FragmentLayout):
+            return layout.registers
+        total = 1
+        for n in buffer.static_shape:
+            total *= n
+        return total
+
+    def local(self, buffer: Buffer) -> Memory:
+        """The register array behind `alloc_local` and `alloc_var`."""
+        return self._register_memory(buffer, self._register_count(buffer))
+
+    def shared(self, buffer: Buffer) -> tuple[Memory, SharedLayout, Expr]:
+        """Shared memory of a buffer, its layout, and the element offset of the version in force here."""
+        base = storage_of(buffer)
+        layout = self.layouts.get(buffer)
+        if not isinstance(layout, SharedLayout):
+            layout = row_major(buffer.static_shape, max(8, buffer.dtype.bits))
+            self.layouts[buffer] = layout
+        slot = self.stage.allocated.slots[base]
+        copies = self.stage.allocated.scheduled.versions.get(base, 1)
+        each = slot.size // copies // buffer.dtype.bytes
+        memory = self._memories.get(buffer)
+        if memory is None:
+            memory = shared_memory(buffer.name, each * copies, buffer.dtype, slot.offset, buffer, copies)
+            self._memories[buffer] = memory
+            self.shared_used.append(memory)
+        version = self.versions.get(base)
+        if version is None or is_const(version, 0) or copies == 1:
+            return memory, layout, const(0)
+        return memory, layout, self.expr(version) * each
+
+    def scratch(self, dtype: DType, count: int, start: int = 0) -> Memory:
+        """Shared scratch viewed as `count` elements of dtype, `start` bytes into it (16-byte aligned)."""
+        self.scratch_needed = max(self.scratch_needed, start + count * dtype.bytes)
+        slot = self.stage.allocated.scratch
+        if slot is not None and slot.size >= start + count * dtype.bytes:
+            offset = slot.offset
+        else:
+            offset = -(-self.stage.allocated.shared_bytes // 128) * 128
+        key = (dtype.name, count, offset + start)
+        if key not in self._scratches:
+            memory = shared_memory(f"scratch_{dtype.name}", count, dtype, offset + start)
+            self._scratches[key] = memory
+            self.shared_used.append(memory)
+        return self._scratches[key]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory with the scratch that was asked for."""
+        allocated = self.stage.allocated
+        if not self.scratch_needed or (allocated.scratch and allocated.scratch.size >= self.scratch_needed):
+            return allocated.shared_bytes
+        return -(-allocated.shared_bytes // 128) * 128 + self.scratch_needed
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def expr(self, e: Expr) -> Expr:
+        """A tile-level expression as one of the thread: names replaced, buffers flat, global loads guarded."""
+        match e:
+            case Var():
+                return self.names.get(e, e)
+            case Load():
+                return self._load(e)
+            case _:
+                return rebuild(e, self.expr)
+
+    def condition(self, e: Expr) -> Expr:
+        """A tile-level condition, decided where the ranges of the tile's variables decide it."""
+        e = simplify(e, self.ranges)
+        return e if isinstance(e, Const) else self.simple(self.expr(e))
+
+    def _load(self, e: Load) -> Expr:
+        buffer = e.buffer
+        if isinstance(buffer, Memory):
+            return rebuild(e, self.expr)
+        if self.nest is not None:
+            found = self.nest.replaced_load(e)
+            if found is not None:
+                return found
+        match buffer.scope:
+            case "global":
+                memory, index, inside = self.global_element(buffer, e.indices)
+                value: Expr = Load(memory, (index,), dtype=e.dtype, loc=e.loc)
+                if inside is None:
+                    return value
+                return select(inside, value, self.outside_value(buffer))
+            case "shared":
+                memory, index = self.shared_element(buffer, e.indices)
+                return Load(memory, (index,), dtype=e.dtype, loc=e.loc)
+            case "fragment":
+                if self.nest is not None:
+                    return self.nest.fragment_load(e)
+                from tilebench.passes.lower.scalar import fragment_element
+
+                return fragment_element(self, e)
+            case _:
+                memory = self.local(buffer)
+                return Load(memory, (self.local_index(buffer, e.indices),), dtype=e.dtype, loc=e.loc)
+
+    def outside_value(self, buffer: Buffer) -> Expr:
+        """What an element outside of a global tensor reads as."""
+        if self.outside is not None:
+            return cast(self.outside, buffer.dtype)
+        safe: Mapping[Buffer, Any] = self.kernel.attributes.get("safe_values", {})
+        value = safe.get(buffer, 0)
+        return cast(as_expr(value), buffer.dtype) if isinstance(value, Expr) else const(value, buffer.dtype)
+
+    def local_index(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+        """Flat index in a per-thread array."""
+        index = self.simple(self.expr(flat_index(indices, buffer.static_shape)))
+        self.want_unrolled(index)
+        return index
+
+    def load(self, memory: Memory, index: Expr | int) -> Expr:
+        """memory[index]."""
+        return Load(memory, (as_expr(index),), dtype=memory.dtype)
+
+    def store(self, memory: Memory, index: Expr | int, value: Expr) -> None:
+        """memory[index] = value (cast to its dtype)."""
+        self.emit(Store(memory, (self.simple(as_expr(index)),), cast(value, memory.dtype)))
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+
+    def shared_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
+        """Flat element index of region[coordinates] in shared memory (layout, swizzle, version applied)."""
+        return self.shared_element(region.buffer, region.index(coordinates))
+
+    def global_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr, Expr | None]:
+        """Flat element index of region[coordinates] in a global tensor, and the in-bounds predicate (None: always)."""
+        return self.global_element(region.buffer, region.index(coordinates))
+
+    def shared_element(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Memory, Expr]:
+        """Memory and flat index of buffer[indices] (tile-level indices)."""
+        memory, layout, version = self.shared(buffer)
+        thread = [self.expr(i) for i in indices]
+        if layout.table is not None:
+            return memory, self.settled(self.simple(layout.offset(*thread)) + version)
+        linear_part = self.simple(as_expr(layout.linear_offset(*thread)))
+        return memory, self._swizzled(linear_part, layout, version)
+
+    def _swizzled(self, offset: Expr, layout: SharedLayout, version: Expr) -> Expr:
+        if not layout.swizzle.bits:
+            return self.settled(self.simple(offset + version))
+        period = layout.swizzle.period * 8 // layout.itemsize_bits
+        form = linear(offset)
+        outer = Linear(tuple((t, c) for t, c in form.terms if c % period == 0), form.constant // period * period)
+        inner = Linear(tuple((t, c) for t, c in form.terms if c % period), form.constant % period)
+        swizzled = layout.swizzle.apply_elements(self.settled(from_linear(inner)), layout.itemsize_bits)
+        swizzled = self.settled(swizzled)
+        return self.settled(swizzled + from_linear(outer) + version)
+
+    def global_element(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Memory, Expr, Expr | None]:
+        """Memory, flat index and in-bounds predicate of buffer[indices] (tile-level indices)."""
+        memory = self.global_of(buffer)
+        strides = global_strides(buffer)
+        wide = not _fits_int32(buffer)
+        total: Expr = const(0, int64) if wide else const(0)
+        for x, stride in zip(indices, strides, strict=True):
+            index = self.expr(x)
+            if wide:
+                total = total + cast(self.settled(self.simple(index)), int64) * cast(self.expr(stride), int64)
+            else:
+                total = total + cast(index, int32) * self.expr(stride)
+        return memory, self.settled(self.simple(total)), self.inside_bounds(buffer, indices)
+
+    def global_of(self, buffer: Buffer) -> Memory:
+        """The flat memory of a tensor argument or workspace."""
+        base = storage_of(buffer)
+        if base not in self.globals:
+            self.globals[base] = global_memory(base, _spanned(base))
+        return self.globals[base]
+
+    def inside_bounds(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr | None:
+        """The condition that tile-level indices are inside of the tensor; None when that is certain."""
+        found: Expr | None = None
+        for x, extent in zip(indices, buffer.shape, strict=True):
+            for test in (binary("ge", x, const(0, x.dtype)), binary("lt", x, extent)):
+                if self.proves(test):
+                    continue
+                test = self.settled(self.simple(self.expr(test)))
+                if isinstance(test, Const) and test.value:
+                    continue
+                found = test if found is None else binary("and", found, test)
+        return found
+
+    def settled(self, e: Expr) -> Expr:
+        """`e` with what does not change inside the nest being lowered computed once, before it."""
+        return e if self.nest is None else self.nest.hoist(e)
+
+    # -- the rest of the protocol ------------------------------------------------------------------------------------
+
+    def expand(self, stmt: Stmt) -> None:
+        """Lower tile-level loops and stores (what Op.expand gives) with the usual distribution over threads."""
+        from tilebench.passes.lower.statements import lower_stmt
+
+        lower_stmt(self, stmt)
+
+    @contextmanager
+    def at(self, loc: Loc | None) -> Iterator[None]:
+        """Statements emitted inside come from `loc`."""
+        before = self.loc
+        self.loc = loc or before
+        try:
+            yield
+        finally:
+            self.loc = before
+
+    @contextmanager
+    def knowing(self, condition: Expr | None) -> Iterator[None]:
+        """`condition` (tile level) holds inside."""
+        parts = conjuncts(condition) if condition is not None else []
+        self.assumed.extend(parts)
+        try:
+            yield
+        finally:
+            if parts:
+                del self.assumed[-len(parts) :]
+
+    @contextmanager
+    def diverging(self, diverges: bool) -> Iterator[None]:
+        """Statements inside belong to each thread on its own, when `diverges`."""
+        before = self.diverged
+        self.diverged = before or diverges
+        try:
+            yield
+        finally:
+            self.diverged = before
+
+    def is_per_thread(self, s: Stmt) -> bool:
+        """Whether each thread does the statement for itself (else the block does it as one)."""
+        return self.diverged or s in self.per_thread
+
+    def want_unrolled(self, index: Expr) -> None:
+        """`index` names a register: loops over its variables should be unrolled."""
+        self.unroll_wanted |= variables(index)
+
+    def instruction(self, op: Op) -> Instruction:
+        """What select chose for the op; statements that later passes rebuilt are found by their place."""
+        selected = self.placed.partitioned.selected
+        found = find_by_place(selected.instructions, op)
+        if found is not None:
+            return found
+        offers = op.offers(self.target, self.threads)
+        return next(o.instruction for o in offers if o.legal)
+
+
+def conjuncts(e: Expr) -> list[Expr]:
+    """The parts of a conjunction."""
+    if isinstance(e, Binary) and e.op == "and":
+        return conjuncts(e.left) + conjuncts(e.right)
+    return [e]
+
+
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """`a and b`, None being true."""
+    if a is None or b is None:
+        return b if a is None else a
+    return binary("and", a, b)
+
+
+def expr_key(e: Any) -> Any:
+    """A hashable key that is equal for equal trees."""
+    match e:
+        case Const():
+            return ("c", e.dtype.name, repr(e.value))
+        case Var():
+            return e.id
+        case Load():
+            return ("l", e.buffer.id, *(expr_key(i) for i in e.indices))
+        case Select():
+            return ("s", expr_key(e.condition), expr_key(e.then), expr_key(e.orelse))
+        case Binary():
+            return (e.op, expr_key(e.left), expr_key(e.right))
+        case _:
+            fields = [getattr(e, f.name) for f in dataclasses.fields(e) if f.name not in ("loc", "dtype")]
+            parts = [tuple(map(expr_key, f)) if isinstance(f, tuple) else expr_key(f) if isinstance(f, Expr) else f for f in fields]
+            return (type(e).__name__, e.dtype.name, *parts)
+
+
+def global_strides(buffer: Buffer) -> tuple[Expr, ...]:
+    """Strides of a global tensor in elements; row-major unless given."""
+    if buffer.strides is not None:
+        return buffer.strides
+    out: list[Expr] = []
+    below: Expr = const(1)
+    for n in reversed(buffer.shape):
+        out.append(below)
+        below = n * below
+    return tuple(reversed(out))
+
+
+def _spanned(buffer: Buffer) -> Expr:
+    """Elements between the first and the last one of a global tensor, in int64 when symbolic."""
+    total: Expr = const(1, int64)
+    for n, s in zip(buffer.shape, global_strides(buffer), strict=True):
+        total = total + (cast(n, int64) - 1) * cast(s, int64)
+    return total
+
+
+def _fits_int32(buffer: Buffer) -> bool:
+    spanned = int_value(_spanned(buffer))
+    return spanned is not None and spanned < 2**31
+
+
+__all__ = ["MANY", "Builder", "bool_", "both", "conjuncts", "expr_key", "global_strides", "storage_of"]

@@ -1,0 +1,227 @@
+"""Folds over threads: in registers first, then between lanes by shuffles, then between warps through scratch.
+
+The destination's natural layout is the source's, projected: every thread that held a part of a row ends up with the row's
+value, so using it in the row costs nothing. A row that several warps share costs two barriers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tilebench.ir.dtype import bool_, int32
+from tilebench.ir.expr import Expr, Load, Var, binary, call, cast, const, to_bool
+from tilebench.ir.thread import Memory
+from tilebench.ir.tile import Buffer, Parallel, Seq, Store
+from tilebench.layouts import Digit, FragmentLayout
+from tilebench.layouts.digits import digit_terms, merged
+from tilebench.ops.copy import Copy
+from tilebench.ops.reduce import Reduce
+from tilebench.passes.indices import flat_index
+from tilebench.passes.lower.builder import Builder, both
+from tilebench.passes.lower.nest import Nest, lower_parallel
+from tilebench.passes.place_rules import Node, free_layout, loop_names, node_of, pulled_back
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Threads that share a row. masks: lanes to fold by xor shuffles, in order; across: (divisor, size) digits left over."""
+
+    masks: tuple[int, ...]
+    across: tuple[tuple[int, int], ...]
+
+
+def exchange_of(layout: FragmentLayout, dim: int, threads: int) -> Exchange:
+    """Which part of a row's threads are lanes of one warp."""
+    masks: list[int] = []
+    across: list[tuple[int, int]] = []
+    below = 1
+    for d in layout.thread:
+        if d.dim == dim and d.size > 1:
+            divisor, size = below, d.size
+            while size > 1 and size % 2 == 0 and divisor & (divisor - 1) == 0 and divisor * 2 <= WARP and threads % (divisor * 2) == 0:
+                masks.append(divisor)
+                divisor *= 2
+                size //= 2
+            if size > 1:
+                across.append((divisor, size))
+        below *= d.size
+    return Exchange(tuple(masks), tuple(across))
+
+
+def lower_reduce(op: Reduce, b: Builder) -> None:
+    """Fold op.source along op.dim into op.destination."""
+    node = node_of(op)
+    layout = _source_layout(op, b, node) if node is not None else None
+    if node is None or layout is None:
+        b.expand(op.expand())
+        return
+    if op.destination.buffer.scope in ("local", "var"):
+        _fold_to_private(op, b, node, layout)
+        return
+    _fold(op, b, node, layout)
+
+
+def _source_layout(op: Reduce, b: Builder, node: Node) -> FragmentLayout | None:
+    """The layout in which the source's tile is folded."""
+    if op.source.buffer.scope == "fragment":
+        held = b.layouts[op.source.buffer]
+        assert isinstance(held, FragmentLayout)
+        found = pulled_back(node, node.accesses[0], held, b.threads)
+        if found is not None and held.shape == found.shape and not held.is_digits:
+            return None
+        if found is not None:
+            return found
+    layout, _ = free_layout(node, b.threads, frozenset({op.dim}), b.layouts)
+    return layout
+
+
+def _registers(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> tuple[Memory, FragmentLayout, Buffer]:
+    """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's own registers."""
+    projected = layout.project(op.dim, keep=True)
+    projected = FragmentLayout(projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread)
+    dtype = op.accumulator_dtype
+    partial = Buffer("fold", tuple(const(n) for n in projected.shape), dtype, "fragment")
+    b.add_fragment(partial, projected)
+    memory, _ = b.fragment(partial)
+    with b.loop(projected.registers, independent=True) as r:
+        b.store(memory, r, const(op.identity, dtype))
+    # The nest's own register loop walks the source; the destination register is the projection of the same digits.
+    names = node.names
+    place = tuple(const(0) if d == op.dim else v for d, v in enumerate(names))
+    source = Load(op.source.buffer, op.source.index(names), dtype=op.source.dtype)
+    old = Load(partial, place, dtype=dtype)
+    step = Store(partial, place, op.combine(old, op.prepare(source)))
+    Nest(b, names, node.extents, step, layout, None).run()
+    return memory, projected, partial
+
+
+def _fold(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> None:
+    memory, projected, partial = _registers(op, b, node, layout)
+    _between_threads(op, b, layout, memory, projected)
+    _deliver(op, b, partial, projected)
+
+
+def _between_threads(op: Reduce, b: Builder, layout: FragmentLayout, memory: Memory, projected: FragmentLayout) -> None:
+    exchange = exchange_of(layout, op.dim, b.threads)
+    count = projected.registers
+    for mask in exchange.masks:
+        with b.loop(count, independent=True) as r:
+            mine = b.load(memory, r)
+            b.store(memory, r, op.combine(mine, shuffle_xor(mine, mask)))
+    if exchange.across:
+        _through_scratch(op, b, layout, memory, projected, exchange)
+
+
+def shuffle_xor(value: Expr, mask: int) -> Expr:
+    """The value of lane ^ mask; booleans travel as integers."""
+    if value.dtype.kind == "bool":
+        return to_bool(call("shfl_xor", (cast(value, int32), const(mask)), int32))
+    return call("shfl_xor", (value, const(mask)), value.dtype)
+
+
+def _through_scratch(
+    op: Reduce, b: Builder, layout: FragmentLayout, memory: Memory, projected: FragmentLayout, exchange: Exchange
+) -> None:
+    """Combine the partial folds of threads in different warps: each group writes its own, all read them all."""
+    groups = prod(size for _, size in exchange.across)
+    elements = projected.size
+    dtype = memory.dtype
+    scratch = b.scratch(dtype, groups * elements)
+    group: Expr = const(0)
+    weight = 1
+    for divisor, size in exchange.across:
+        group = group + b.simple(b.thread // divisor % size) * weight
+        weight *= size
+    group = b.bind("group", group)
+    writer = _writer(b, layout, exchange)
+    b.barrier("shared scratch may still be read from its last use")
+    with b.loop(projected.registers, independent=True) as r:
+        coordinates = [b.simple(_expr(x)) for x in projected.coordinate(b.thread, r)]
+        inside = _valid(b, projected, coordinates)
+        with b.when(both(writer, inside)):
+            b.store(scratch, flat_index(coordinates, projected.shape) + group * elements, b.load(memory, r))
+    b.barrier("parts of a row are folded in different warps")
+    with b.loop(projected.registers, independent=True) as r:
+        coordinates = [b.simple(_expr(x)) for x in projected.coordinate(b.thread, r)]
+        with b.when(_valid(b, projected, coordinates)):
+            element = b.bind("element", flat_index(coordinates, projected.shape))
+            b.store(memory, r, b.load(scratch, element))
+            for g in range(1, groups):
+                b.store(memory, r, op.combine(b.load(memory, r), b.load(scratch, element + g * elements)))
+
+
+def _expr(x: object) -> Expr:
+    return const(x) if isinstance(x, int) else x  # type: ignore[return-value]
+
+
+def _valid(b: Builder, layout: FragmentLayout, coordinates: list[Expr]) -> Expr | None:
+    found: Expr | None = None
+    for d, padded in enumerate(layout.padded_dims):
+        if padded:
+            found = both(found, b.simple(binary("lt", coordinates[d], const(layout.shape[d]))))
+    return found
+
+
+def _writer(b: Builder, layout: FragmentLayout, exchange: Exchange) -> Expr | None:
+    """One thread of each group: lanes that shuffles made equal, and replicas, are left out."""
+    found: Expr | None = None
+    for mask in exchange.masks:
+        found = both(found, binary("eq", b.simple(b.thread // mask % 2), const(0)))
+    below = 1
+    for d in layout.thread:
+        if d.dim is None and d.size > 1:
+            found = both(found, binary("eq", b.simple(b.thread // below % d.size), const(0)))
+        below *= d.size
+    return None if found is None else b.bind("writer", found)
+
+
+def _deliver(op: Reduce, b: Builder, partial: Buffer, projected: FragmentLayout) -> None:
+    """Put the folds into the destination (with its old value, unless cleared)."""
+    names = loop_names(projected.rank)
+    rest = [v for d, v in enumerate(names) if d != op.dim]
+    shape = projected.shape
+    points = [v for d, v in enumerate(names) if d != op.dim and shape[d] != 1]
+    region = op.destination
+    wide = iter(points)
+    target = region.index(tuple(const(0) if n == 1 else next(wide) for n in region.shape))
+    value: Expr = Load(partial, tuple(const(0) if d == op.dim else v for d, v in enumerate(names)), dtype=partial.dtype)
+    if not op.clear:
+        old = Load(region.buffer, target, dtype=region.dtype)
+        value = op.combine(to_bool(old) if partial.dtype == bool_ else cast(old, partial.dtype), value)
+    body = Store(region.buffer, target, cast(value, region.dtype), loc=op.loc)
+    nest = Parallel(tuple(rest) or names, tuple(n for d, n in enumerate(shape) if d != op.dim) or shape, Seq((body,)), loc=op.loc)
+    lower_parallel(b, nest)
+
+
+def _fold_to_private(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> None:
+    """T.any_of and the like: the fold of everything, in a variable of each thread."""
+    memory, projected, _ = _registers(op, b, node, layout)
+    if prod(projected.shape) != 1:
+        b.expand(op.expand())
+        return
+    _between_threads(op, b, layout, memory, projected)
+    target = b.local(op.destination.buffer)
+    value = b.load(memory, 0)
+    if not _everyone(projected):
+        scratch = b.scratch(memory.dtype, 1)
+        b.barrier("shared scratch may still be read from its last use")
+        with b.when(binary("eq", b.thread, const(0))):
+            b.store(scratch, 0, value)
+        b.barrier("the fold is read by all threads")
+        value = b.load(scratch, 0)
+    index = b.local_index(op.destination.buffer, op.destination.index(tuple(const(0) for _ in op.destination.shape)))
+    if not op.clear:
+        old = b.load(target, index)
+        value = op.combine(to_bool(old) if memory.dtype == bool_ else cast(old, memory.dtype), value)
+    b.store(target, index, value)
+
+
+def _everyone(layout: FragmentLayout) -> bool:
+    """Whether every thread holds the one element."""
+    return bool(layout.valid()[:, 0].all())
+
+
+__all__ = ["Copy", "Digit", "Exchange", "Var", "digit_terms", "exchange_of", "lower_reduce", "merged", "shuffle_xor"]
