@@ -222,3 +222,10 @@ def test_descriptions_name_the_formula() -> None:
     assert "offset = i*72 + j" in padded((64, 64), 16, 8).describe()
     assert "128-byte swizzle" in swizzled((64, 128), 16).describe()
     assert "j//64*4096 + j%64" in swizzled((64, 128), 16).describe()
+
+
+def test_four_bit_elements_share_bytes() -> None:
+    layout = swizzled((8, 256), 4)
+    assert (layout.swizzle, layout.panel, layout.size_bytes) == (SW128, 256, 1024)
+    rows = np.arange(8)
+    assert np.array_equal(layout.byte_offset(rows, 0 * rows + 33), rows * 128 + ((1 ^ rows) * 16))

@@ -291,8 +291,8 @@ def _vector_digits(shape: tuple[int, ...], vector: int) -> tuple[list[Digit], li
 def _split(along: int, threads: int, above: int, vector: int) -> int:
     """How many of `threads` (a divisor) go along a dimension of `along` vectors, `above` rows being above it.
 
-    Fewest registers wins; ties go to the longest run within a warp, so that warps own whole rows. Runs under 8
-    elements or two vectors count double (they would touch a memory sector for less than its 32 bytes).
+    Fewest registers wins; ties go to the longest run within a warp, so that warps own whole rows. Runs under
+    8 elements or two vectors count double (they touch a memory sector for less than its 32 bytes).
     """
     wanted = min(along, max(2, -(-8 // vector)))
 

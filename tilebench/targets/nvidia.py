@@ -229,8 +229,8 @@ DEVICES: tuple[Device, ...] = (
         "H100 SXM", "sm_90a", 132, 1830, 3352, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H100 80GB HBM3",)
     ),
     Device("H100 PCIe", "sm_90a", 114, 1620, 2039, 50, 51.2, 756, 378, 1513, 1513, ("H100 PCIe",)),
-    # H200 datasheet: H100's chip with 4.8 TB/s.
-    Device("H200 SXM", "sm_90a", 132, 1830, 4800, 50, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H200",)),
+    # H200 datasheet: H100's chip with 4.8 TB/s; L2 as the driver reports it.
+    Device("H200 SXM", "sm_90a", 132, 1830, 4800, 60, 66.9, 989.4, 494.7, 1978.9, 1978.9, ("H200",)),
     # HGX B200 datasheet divided by eight (dense): 75 / 2250 / 1125 / 4500, 7.7 TB/s; L2 as the driver reports
     # it.
     Device("B200 SXM", "sm_100", 148, 1965, 7700, 126, 75, 2250, 1125, 4500, 4500, ("B200",)),
