@@ -209,7 +209,7 @@ def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
 def encode(values: np.ndarray, dtype: DType) -> np.ndarray:
     """Bytes (storage form) of values; rounds to nearest even; fp8 saturates to the largest finite value."""
     if dtype == "bfloat16":
-        bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+        bits = np.asarray(values, dtype=np.float32).view(np.uint32)
         rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
         return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
     if dtype.name in _FP8:
@@ -234,7 +234,7 @@ def _encode_fp8(values: np.ndarray, dtype: DType) -> np.ndarray:
 
 def round_tf32(values: np.ndarray) -> np.ndarray:
     """float32 values rounded to tf32's 10 mantissa bits, ties away from zero (PTX cvt.rna.tf32.f32)."""
-    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    bits = np.asarray(values, dtype=np.float32).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tilebench.errors import TypeTileError
 from tilebench.ir.expr import Expr, Load, Var, as_expr, const
-from tilebench.ir.tile import AtomicRMW, Buffer, Region, Stmt
+from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Stmt
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, as_region, register, scalar
 from tilebench.ops.regions import (
     coordinates, element_count, extents_of, fitting, over, pair, region_bytes, shape_text, squeezed, writable,
@@ -213,3 +214,34 @@ def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
 def atomic_store(dst: Load, src: Any, memory_order: str = "seq_cst") -> Stmt | Effect:
     """Replace the element atomically."""
     return _rmw("exch", _element(dst, "atomic_store"), src, False)
+
+
+def _example(op: AtomicOp, dtype: str, value: str, scope: str = "global") -> Callable[[], Kernel]:
+    """Two blocks update one tensor with a tile each (value 'tile') or one number."""
+
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.elementwise import clear
+        from tilebench.ops.examples import Draft, tile
+
+        d = Draft(f"atomic_{op}", (2,))
+        (bx,) = d.blocks
+        a, b = d.tensor("A", (40, 24), dtype), d.tensor("B", (30, 24), dtype, "inout")
+        part = d.shared("part", (20, 24), dtype)
+        d.add(copy(a[bx * 20, 0], part))
+        amount: Any = part if value == "tile" else -2 if op == "min" else 3
+        if scope == "global":
+            d.add(_atomic(op, tile(b, (bx * 16, 20), (0, 24)), amount, False))
+        else:
+            own = d.shared("own", (20, 24), dtype)
+            d.add(clear(own), _atomic(op, own, amount, False), _atomic("add", tile(b, (bx * 15, 20), (0, 24)), own, False))
+        return d.kernel()
+
+    build.__name__ = f"atomic_{op}_{dtype}_{value}_{scope}"
+    return build
+
+
+AtomicTile.examples = (
+    _example("add", "float32", "tile"), _example("add", "int32", "tile", "shared"), _example("max", "int32", "tile"),
+    _example("min", "float32", "scalar"), _example("or", "int32", "scalar"), _example("add", "float16", "scalar"),
+)  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 from tilebench.errors import TypeTileError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Const, Expr, Load, as_expr
-from tilebench.ir.tile import Buffer, Region, Stmt, Store
+from tilebench.ir.tile import Buffer, Kernel, Region, Stmt, Store
 from tilebench.ops.base import BlockValues, Cost, Op, as_region, register, scalar
 from tilebench.ops.regions import is_private, over, region_bytes, squeezed, writable
 
@@ -82,3 +84,26 @@ def fill(buffer: Buffer | Region | Load, value: Any, annotations: Any = None) ->
 def clear(buffer: Buffer | Region | Load, annotations: Any = None) -> Stmt:
     """Set every element of a buffer or slice to zero."""
     return fill(buffer, 0)
+
+
+def _fill_example(dtype: str, value: Any) -> Callable[[], Kernel]:
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.examples import Draft, tile
+
+        d = Draft(f"fill_{dtype}", (2,))
+        (bx,) = d.blocks
+        out, direct = d.tensor("B", (50, 17), dtype, "out"), d.tensor("D", (50, 17), dtype, "out")
+        part = d.fragment("part", (30, 17), dtype)
+        d.add(fill(part, value), clear(tile(part, (3, 4), (0, 17))), copy(part, out[bx * 30, 0]))
+        d.add(fill(tile(direct, (bx * 30, 30), (0, 17)), value))
+        return d.kernel()
+
+    build.__name__ = f"fill_{dtype}"
+    return build
+
+
+Fill.examples = (
+    _fill_example("float16", 1.5), _fill_example("float32", -math.inf), _fill_example("bfloat16", 0.1), _fill_example("int32", -7),
+    _fill_example("bool", True),
+)  # fmt: skip

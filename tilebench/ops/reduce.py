@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ from tilebench.errors import TypeTileError, nearest
 from tilebench.ir.dtype import DType, bool_, float32, round_to
 from tilebench.ir.expr import Expr, binary, call, const, select, to_bool
 from tilebench.ir.rewrite import seq
-from tilebench.ir.tile import Buffer, For, Region, Stmt, whole
+from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt, whole
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, ReduceKind, as_region, register
 from tilebench.ops.regions import (
     Walk, accumulator, element_count, is_private, normal_dim, region_bytes, shape_text, squeezed, var_load, var_store, writable,
@@ -333,3 +334,55 @@ def any_of(buffer: Buffer | Region) -> Effect:
 def all_of(buffer: Buffer | Region) -> Effect:
     """Whether every element of the (one-dimensional) tile is true or not zero."""
     return _logical("all", buffer)
+
+
+def _example(
+    kind: ReduceKind, shape: tuple[int, ...], dim: int, dtype: str, out: str, scope: str = "fragment", clear: bool = True, nan: bool = False
+) -> Callable[[], Kernel]:
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.elementwise import fill
+        from tilebench.ops.examples import Draft
+
+        d = Draft(f"reduce_{kind}")
+        rest = shape[:dim] + shape[dim + 1 :]
+        a, b = d.tensor("A", shape, dtype), d.tensor("B", rest, out, "out")
+        part = d.fragment("part", shape, dtype) if scope == "fragment" else d.shared("part", shape, dtype)
+        total = d.fragment("total", rest, out)
+        d.add(copy(a, part))
+        if not clear:
+            d.add(fill(total, 3))
+        d.add(_reduce(kind, part, total, dim, clear, nan), copy(total, b))
+        return d.kernel()
+
+    build.__name__ = f"{kind}_{dtype}_{shape_text(shape)}_dim{dim}_{scope}" + ("" if clear else "_merge")
+    return build
+
+
+def _logical_example(kind: ReduceKind, count: int) -> Callable[[], Kernel]:
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.examples import Draft
+
+        d = Draft(f"{kind}_of")
+        a, b = d.tensor("A", (count,), "int32"), d.tensor("B", (1,), "int32", "out")
+        flags = d.shared("flags", (count,), "bool")
+        d.add(copy(a, flags))
+        d.store(b, 0, d.add(_logical(kind, flags)))
+        return d.kernel()
+
+    build.__name__ = f"{kind}_of_{count}"
+    return build
+
+
+Reduce.examples = (
+    _example("sum", (64, 48), 1, "float32", "float32"), _example("sum", (40, 33), 0, "float16", "float32"),
+    _example("sum", (32, 64), 1, "float16", "float16"), _example("sum", (16, 100), 1, "int8", "int32", "shared"),
+    _example("sum", (64, 64), 1, "float32", "float32", clear=False), _example("max", (64, 48), 1, "float32", "float32"),
+    _example("max", (5, 6, 7), 1, "bfloat16", "bfloat16", "shared"), _example("min", (33, 17), 0, "int32", "int32"),
+    _example("max", (64, 32), 1, "float32", "float32", clear=False), _example("max", (16, 32), 1, "float32", "float32", nan=True),
+    _example("absmax", (32, 32), 1, "float16", "float32"), _example("abssum", (32, 24), 0, "float32", "float32", clear=False),
+    _example("bitand", (16, 20), 1, "int32", "int32"), _example("bitor", (16, 20), 0, "uint8", "uint8"),
+    _example("bitxor", (24, 16), 1, "int32", "int32", "shared", clear=False), _example("sum", (77,), 0, "float32", "float32"),
+    _logical_example("any", 100), _logical_example("all", 32),
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from tilebench.errors import TypeTileError
 from tilebench.ir.dtype import DType, float32, round_to
 from tilebench.ir.expr import Expr, binary, const
 from tilebench.ir.rewrite import seq
-from tilebench.ir.tile import Buffer, For, Region, Stmt
+from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt
 from tilebench.ops.base import BlockValues, Cost, Op, register
 from tilebench.ops.regions import (
     Walk, accumulator, element_count, is_private, normal_dim, pair, region_bytes, shape_text, squeezed, var_load, var_store, writable,
@@ -135,3 +136,28 @@ def cummax(
 ) -> Stmt:
     """Running maximum along `dim`, in place when dst is left out; reverse starts at the end."""
     return _scan("max", src, dst, dim, reverse)
+
+
+def _example(
+    kind: Literal["sum", "max"], shape: tuple[int, ...], dim: int, dtype: str, reverse: bool = False, in_place: bool = False
+) -> Callable[[], Kernel]:
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.examples import Draft
+
+        d = Draft(f"cum{kind}")
+        a, b = d.tensor("A", shape, dtype), d.tensor("B", shape, dtype, "out")
+        one = d.shared("one", shape, dtype)
+        two = one if in_place else d.fragment("two", shape, dtype)
+        d.add(copy(a, one), _scan(kind, one, two, dim, reverse), copy(two, b))
+        return d.kernel()
+
+    build.__name__ = f"cum{kind}_{dtype}_{shape_text(shape)}_dim{dim}" + "_reverse" * reverse + "_in_place" * in_place
+    return build
+
+
+Scan.examples = (
+    _example("sum", (64, 32), 1, "float32"), _example("sum", (33, 20), 0, "int32", reverse=True),
+    _example("sum", (100,), 0, "float32", in_place=True), _example("max", (16, 40), 1, "float16"),
+    _example("max", (16, 24), 0, "int8", reverse=True, in_place=True), _example("sum", (8, 16), 1, "bfloat16"),
+)  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tilebench.errors import TypeTileError
-from tilebench.ir.tile import Buffer, Region, Stmt
+from tilebench.ir.tile import Buffer, Kernel, Region, Stmt
 from tilebench.ops.base import BlockValues, Cost, Op, as_region, register
 from tilebench.ops.regions import Walk, extents_of, is_private, region_bytes, shape_text, writable
 
@@ -88,3 +89,21 @@ def transpose(src: Buffer | Region, dst: Buffer | Region, annotations: Any = Non
     return Transpose(a, b)
 
 
+
+
+def _example(rows: int, columns: int, dtype: str) -> Callable[[], Kernel]:
+    def build() -> Kernel:
+        from tilebench.ops.copy.spec import copy
+        from tilebench.ops.examples import Draft
+
+        d = Draft(f"transpose_{dtype}")
+        a, b = d.tensor("A", (rows, columns), dtype), d.tensor("B", (columns, rows), dtype, "out")
+        one, two = d.shared("one", (rows, columns), dtype), d.shared("two", (columns, rows), dtype)
+        d.add(copy(a, one), transpose(one, two), copy(two, b))
+        return d.kernel()
+
+    build.__name__ = f"transpose_{dtype}_{rows}x{columns}"
+    return build
+
+
+Transpose.examples = (_example(64, 32, "float16"), _example(33, 48, "float32"), _example(1, 20, "int8"), _example(16, 16, "bfloat16"))
