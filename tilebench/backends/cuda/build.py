@@ -85,7 +85,7 @@ _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*?inlined_at\s+(\d+)\s+(\d
 
 def ptx_text(ptx: str) -> CodeText:
     """PTX without its debug sections, each line with the cell line that its `.loc` names (0 for none)."""
-    files = {number for number, name in _FILE.findall(ptx) if name.split("/")[-1] == FILE}
+    files = {number for number, name in _FILE.findall(ptx) if name == FILE}
     texts: list[str] = []
     lines: list[int] = []
     line = 0

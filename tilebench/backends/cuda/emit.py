@@ -26,8 +26,9 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 
 ENTRY = "tile_kernel"
-FILE = "cell"
-"""The file name in `#line`: one for all, so that the same program gives the same text wherever it was written."""
+FILE = "/tilebench/cell"
+"""The file name in `#line`: one for all, so that the same program gives the same text wherever it was written; absolute,
+so that NVRTC puts no working directory before it."""
 UNROLL_LIMIT = 64
 """A serial loop that indexes a register array is unrolled up to this many iterations: registers have no addresses."""
 
@@ -42,10 +43,11 @@ class Emitted:
 
 
 def compiled_text(emitted: Emitted) -> str:
-    """The text with `#line N "cell"` wherever the cell line is not the one that the compiler would count."""
+    """The text with `#line N` wherever the cell line is not the one that the compiler would count."""
     parts: list[str] = []
-    counted = 0
-    for text, line in zip(emitted.text.split("\n"), emitted.lines, strict=True):
+    counted = last = 0
+    for text, own in zip(emitted.text.split("\n"), emitted.lines, strict=True):
+        line = last = own or last
         if line and line != counted:
             parts.append(f'#line {line} "{FILE}"')
             counted = line

@@ -91,7 +91,7 @@ def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled
         )
     flags = [o.encode() for o in options(arch)]
     start = time.perf_counter()
-    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"tile.cu", 0, [], []), "nvrtcCreateProgram")
+    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"/tilebench/kernel.cu", 0, [], []), "nvrtcCreateProgram")
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace").strip("\0 \n")
