@@ -269,7 +269,7 @@ class _Placer:
                 continue
             bits = max(8, buffer.dtype.bits)
             if buffer in viewed or buffer.view_of is not None:
-                self._fix(buffer, row_major(buffer.static_shape, bits), Reason("row-major, since a view rereads it", buffer.loc))
+                self._fix(buffer, row_major(buffer.static_shape or (1,), bits), Reason("row-major, since a view rereads it", buffer.loc))
                 continue
             wished = [(layout, reason) for b, layout, reason in wishes if b is buffer and isinstance(layout, SharedLayout)]
             if wished:
@@ -280,7 +280,7 @@ class _Placer:
 
     def _fewest_conflicts(self, buffer: Buffer, bits: int) -> tuple[SharedLayout, Reason]:
         shape = buffer.static_shape
-        plain = row_major(shape, bits)
+        plain = row_major(shape or (1,), bits)
         if len(shape) != 2 or bits not in (8, 16, 32, 64):
             return plain, Reason("row-major", buffer.loc)
         patterns: list[tuple[FragmentLayout, Loc | None]] = []

@@ -188,7 +188,7 @@ def node_of(s: Stmt) -> Node | None:
 def affine_access(access: Access, names: Sequence[Var]) -> tuple[Affine, ...] | None:
     """The access as coefficients of the loop variables; None when it names anything else."""
     out: list[Affine] = []
-    for index in access.indices:
+    for index in access.indices or (const(0),):
         parts = split_index(index, names)
         if parts is None or parts.rest is not None:
             return None
@@ -442,4 +442,4 @@ def row_layout(shape: Sequence[int], threads: int, vector: int, along: int) -> F
 
 def everywhere(shape: Sequence[int], threads: int) -> FragmentLayout:
     """Each thread holds all of it."""
-    return replicated(tuple(shape), threads)
+    return replicated(tuple(shape) or (1,), threads)

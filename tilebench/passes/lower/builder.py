@@ -266,7 +266,7 @@ class Builder:
         base = storage_of(buffer)
         layout = self.layouts.get(buffer)
         if not isinstance(layout, SharedLayout):
-            layout = row_major(buffer.static_shape, max(8, buffer.dtype.bits))
+            layout = row_major(buffer.static_shape or (1,), max(8, buffer.dtype.bits))
             self.layouts[buffer] = layout
         slot = self.stage.allocated.slots[base]
         copies = self.stage.allocated.scheduled.versions.get(base, 1)
@@ -384,7 +384,7 @@ class Builder:
     def shared_element(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Memory, Expr]:
         """Memory and flat index of buffer[indices] (tile-level indices)."""
         memory, layout, version = self.shared(buffer)
-        thread = [self.expr(i) for i in indices]
+        thread = [self.expr(i) for i in indices or (const(0),)]
         if layout.table is not None:
             return memory, self.settled(self.simple(layout.offset(*thread)) + version)
         linear_part = self.simple(as_expr(layout.linear_offset(*thread)))

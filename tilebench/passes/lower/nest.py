@@ -251,7 +251,7 @@ class Nest:
         assert isinstance(held, FragmentLayout), f"{buffer.name} has no layout"
         affine: list[tuple[tuple[int, ...], int]] = []
         extra: Expr | None = None
-        for dim, index in enumerate(indices):
+        for dim, index in enumerate(indices or (const(0),)):
             index = self.b.simple(index)
             parts = split_index(index, self.names)
             if parts is None:

@@ -109,8 +109,9 @@ def _between_threads(op: Reduce, b: Builder, layout: FragmentLayout, memory: Mem
     count = projected.registers
     for mask in exchange.masks:
         with b.loop(count, independent=True) as r:
-            mine = b.load(memory, r)
-            b.store(memory, r, op.combine(mine, shuffle_xor(mine, mask)))
+            # All lanes must reach the shuffle: its result is named before an `or` or a select could skip it.
+            other = b.bind("other", shuffle_xor(b.load(memory, r), mask))
+            b.store(memory, r, op.combine(b.load(memory, r), other))
     if exchange.across:
         _through_scratch(op, b, layout, memory, projected, exchange)
 
