@@ -1,0 +1,68 @@
+"""The emulator as a back end: build compiles the thread program, launch runs all blocks and raises what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilebench.backends.base import Argument, Built
+from tilebench.backends.emulator.compile import CompiledProgram, compile_program
+from tilebench.backends.emulator.schedule import EmulationResult, Schedule, run_program
+from tilebench.errors import LaunchError, Loc, SyncError
+from tilebench.ir.expr import Var
+from tilebench.ir.thread import Program
+from tilebench.passes.stages import Lowered
+from tilebench.report import Finding
+from tilebench.targets import Target
+
+_WHY = {
+    "race": "two threads touch the same memory, one of them writes, and nothing orders them",
+    "async-race": "cp.async writes at an unknown moment until its thread has waited for it",
+    "uninitialised": "memory holds whatever an earlier kernel left there",
+    "out-of-bounds": "on a GPU this reads or corrupts other data, or ends the process's context",
+    "deadlock": "a barrier opens when all the threads that it counts have arrived",
+    "divergence": "the instruction is executed by a warp as one",
+    "misaligned": "a vector access needs an address that is a multiple of its width",
+}
+
+
+def error_of(finding: Finding, places: tuple[Loc | None, ...]) -> LaunchError | SyncError:
+    """The exception that a finding of severity 'error' becomes when a launch must not pass."""
+    known = [at for at in places if at is not None]
+    kind = LaunchError if finding.kind in ("out-of-bounds", "misaligned", "assert", "endless-loop", "division-by-zero") else SyncError
+    return kind(
+        finding.code or "TB404", finding.text, at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
+        notes=[(at, "the other access") for at in known[:-1] if at.line != known[-1].line],
+    )  # fmt: skip
+
+
+@dataclass
+class EmulatedKernel:
+    """A built kernel for `target="emu"`. result: what the last launch found and counted."""
+
+    built: Built
+    program: Program
+    compiled: CompiledProgram
+    checks: bool = True
+    result: EmulationResult | None = field(default=None, repr=False)
+
+    def launch(self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0) -> None:
+        """Run all blocks in place. Raises LaunchError or SyncError for the first finding that is an error."""
+        if 0 in grid:
+            return
+        self.result = self.run(arguments, symbols, grid)
+        if self.result.first_error is not None:
+            raise error_of(*self.result.first_error)
+
+    def run(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], blocks: Sequence[int] | None = None, schedule: Schedule = "forward"
+    ) -> EmulationResult:
+        """Run blocks (None: all) and give what was found and counted, without raising."""
+        return run_program(self.program, arguments, symbols, grid, blocks, schedule, self.checks, self.compiled)
+
+
+def build(lowered: Lowered, target: Target, checks: bool = True) -> EmulatedKernel:
+    """A kernel that runs in NumPy from its thread program."""
+    program = lowered.program
+    compiled = compile_program(program, checks)
+    return EmulatedKernel(Built(target, shared_bytes=program.shared_bytes, entry=program.name), program, compiled, checks)

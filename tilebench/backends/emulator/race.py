@@ -1,0 +1,237 @@
+"""Shadow memory: who last wrote and read each granule, and whether a new access is ordered after it.
+
+Time is counted per warp: `seg[w]` goes up at every barrier (and __syncwarp) of warp w. `unsafe[w, v]` is the first
+segment of warp v that warp w is *not* ordered after. A barrier of warps P sets unsafe[w] for w in P to the maximum over
+P, each p's own entry being seg[p] + 1: what p did before the barrier is now ordered before what w does after it.
+An access of segment s by a thread of warp v races with one by another thread of warp w when s >= unsafe[w, v] and one of the two
+writes. An asynchronous copy writes with segment PENDING until its thread has waited for it: unsafe to everyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PENDING = np.int32(2**30)
+
+
+class Clock:
+    """The order that barriers have made between the warps of one block."""
+
+    def __init__(self, warps: int) -> None:
+        self.warps = warps
+        self.unsafe = np.ones((warps, warps), dtype=np.int32)
+        self.seg = np.ones(warps, dtype=np.int32)
+        self.lowest = 1
+
+    def join(self, warps: np.ndarray) -> None:
+        """A barrier of these warps."""
+        if len(warps) == self.warps:
+            known = self.unsafe.max(axis=0)
+            self.seg += 1
+            np.maximum(known, self.seg, out=known)
+            self.unsafe[:] = known
+        else:
+            ends = self.unsafe[warps].copy()
+            ends[np.arange(len(warps)), warps] = self.seg[warps] + 1
+            self.unsafe[warps] = ends.max(axis=0)
+            self.seg[warps] += 1
+        self.lowest = int(self.unsafe.min())
+
+    def split(self, warps: np.ndarray) -> None:
+        """__syncwarp: lanes of each of these warps are ordered among themselves."""
+        self.seg[warps] += 1
+        self.unsafe[warps, warps] = self.seg[warps]
+        self.lowest = int(self.unsafe.min())
+
+
+class Conflict(NamedTuple):
+    """One race: the granule, the earlier access (thread, site) and the later one, and what they are."""
+
+    granule: int
+    earlier_thread: int
+    earlier_site: int
+    later_thread: int
+    kind: str  # 'RAW' | 'WAR' | 'WAW' | 'RAW-async' | 'WAW-async' | 'WAW-same'
+
+
+Report = Callable[[int, Conflict], None]
+Uninitialised = Callable[[int, int, int], None]
+
+
+class Shadow:
+    """The shadow of one block's shared memory. Accesses come as flat arrays: granules and the threads that touch them."""
+
+    def __init__(self, granules: int, clock: Clock, race: Report, uninitialised: Uninitialised) -> None:
+        w = clock.warps
+        self.clock, self.race, self.uninitialised = clock, race, uninitialised
+        self.w_thread = np.zeros(granules, dtype=np.int32)
+        self.w_seg = np.zeros(granules, dtype=np.int32)
+        self.w_site = np.zeros(granules, dtype=np.int32)
+        self.w_atomic = np.zeros(granules, dtype=bool)
+        self.r_seg = np.zeros(granules * w, dtype=np.int32)
+        self.r_thread = np.zeros(granules * w, dtype=np.int32)
+        self.r_several = np.zeros(granules * w, dtype=np.int32)
+        self.r_site = np.zeros(granules * w, dtype=np.int32)
+
+    def read(self, g: np.ndarray, t: np.ndarray, site: int) -> None:
+        """Threads t read granules g."""
+        clock = self.clock
+        written = self.w_seg[g]
+        if not written.all():
+            first = int(np.flatnonzero(written == 0)[0])
+            self.uninitialised(site, int(g[first]), int(t[first]))
+        w = t >> 5
+        if written.max() >= clock.lowest:
+            writer = self.w_thread[g]
+            bad = (written >= clock.unsafe[w, writer >> 5]) & ((writer != t) | (written == PENDING))
+            if bad.any():
+                i = int(np.flatnonzero(bad)[0])
+                kind = "RAW-async" if written[i] == PENDING else "RAW"
+                self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
+        gw = g * clock.warps + w
+        now = clock.seg[w]
+        old = self.r_thread[gw]
+        same = self.r_seg[gw] == now
+        self.r_thread[gw] = t
+        self.r_seg[gw] = now
+        self.r_site[gw] = site
+        several = ((old != t) & same) | (self.r_thread[gw] != t)
+        if several.any():
+            self.r_several[gw[several]] = now[several]
+
+    def write(
+        self, g: np.ndarray, t: np.ndarray, site: int, *, atomic: bool = False, pending: bool = False, same_values: Callable[[], bool] | None = None
+    ) -> None:
+        """Threads t write granules g; pending: an asynchronous copy that is not complete."""
+        clock = self.clock
+        w = t >> 5
+        written = self.w_seg[g]
+        if written.max() >= clock.lowest:
+            writer = self.w_thread[g]
+            bad = (written >= clock.unsafe[w, writer >> 5]) & ((writer != t) | (written == PENDING))
+            if atomic:
+                bad &= ~self.w_atomic[g]
+            if bad.any():
+                i = int(np.flatnonzero(bad)[0])
+                kind = "WAW-async" if written[i] == PENDING else "WAW"
+                self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
+        rows = g[:, None] * clock.warps + np.arange(clock.warps)
+        reads = self.r_seg[rows]
+        if reads.max() >= clock.lowest:
+            bad2 = (reads >= clock.unsafe[w]) & (reads > 0)
+            own = rows[np.arange(len(g)), w]
+            other_lane = (self.r_thread[own] != t) | (self.r_several[own] >= clock.seg[w])
+            bad2[np.arange(len(g)), w] &= other_lane
+            if bad2.any():
+                i, v = (int(x[0]) for x in np.nonzero(bad2))
+                row = int(rows[i, v])
+                self.race(site, Conflict(int(g[i]), int(self.r_thread[row]), int(self.r_site[row]), int(t[i]), "WAR"))
+        self.w_thread[g] = t
+        if not atomic:
+            last = self.w_thread[g]
+            clash = last != t
+            if clash.any():
+                i = int(np.flatnonzero(clash)[0])
+                kind = "WAW-same" if same_values is not None and same_values() else "WAW"
+                self.race(site, Conflict(int(g[i]), int(last[i]), site, int(t[i]), kind))
+        self.w_seg[g] = PENDING if pending else clock.seg[w]
+        self.w_site[g] = site
+        self.w_atomic[g] = atomic
+
+    def complete(self, g: np.ndarray, t: np.ndarray) -> None:
+        """Asynchronous copies into g are complete for the threads t that issued them."""
+        mine = (self.w_thread[g] == t) & (self.w_seg[g] == PENDING)
+        if mine.all():
+            self.w_seg[g] = self.clock.seg[t >> 5]
+        else:
+            self.w_seg[g[mine]] = self.clock.seg[t[mine] >> 5]
+
+
+class GlobalShadow:
+    """The shadow of one global array, over all blocks of a launch; threads are numbered block * threads + thread.
+
+    Blocks are never ordered with each other. reads: kept only for arrays that the program also writes.
+    """
+
+    def __init__(self, elements: int, threads: int, reads: bool, race: Report) -> None:
+        self.threads, self.reads, self.race = threads, reads, race
+        self.w_thread = np.full(elements, -1, dtype=np.int64)
+        self.w_seg = np.zeros(elements, dtype=np.int32)
+        self.w_site = np.zeros(elements, dtype=np.int32)
+        self.w_atomic = np.zeros(elements, dtype=bool)
+        if reads:
+            self.r_thread = np.full(elements, -1, dtype=np.int64)
+            self.r_other = np.full(elements, -1, dtype=np.int64)
+            self.r_seg = np.zeros(elements, dtype=np.int32)
+            self.r_site = np.zeros(elements, dtype=np.int32)
+
+    def _unordered(self, earlier: np.ndarray, seg: np.ndarray, t: np.ndarray, block: int, clock: Clock) -> np.ndarray:
+        base = block * self.threads
+        here = (earlier >= base) & (earlier < base + self.threads)
+        warp = np.where(here, earlier - base, 0) >> 5
+        late = seg >= clock.unsafe[t >> 5, warp]
+        return (earlier >= 0) & (earlier != t + base) & (~here | late)
+
+    def read(self, e: np.ndarray, t: np.ndarray, site: int, block: int, clock: Clock) -> None:
+        """Threads t of `block` read elements e."""
+        if not self.reads:
+            return
+        writer = self.w_thread[e]
+        if writer.max() >= 0:
+            bad = self._unordered(writer, self.w_seg[e], t, block, clock)
+            if bad.any():
+                i = int(np.flatnonzero(bad)[0])
+                self.race(site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(t[i]) + block * self.threads, "RAW"))
+        mine = t.astype(np.int64) + block * self.threads
+        old = self.r_thread[e]
+        self.r_thread[e] = mine
+        self.r_other[e] = np.where(old != mine, old, self.r_other[e])
+        last = self.r_thread[e]
+        lost = last != mine
+        if lost.any():
+            self.r_other[e[lost]] = mine[lost]
+        self.r_seg[e] = clock.seg[t >> 5]
+        self.r_site[e] = site
+
+    def write(self, e: np.ndarray, t: np.ndarray, site: int, block: int, clock: Clock, *, atomic: bool = False, same_values: Callable[[], bool] | None = None) -> None:
+        """Threads t of `block` write elements e."""
+        mine = t.astype(np.int64) + block * self.threads
+        writer = self.w_thread[e]
+        if writer.max() >= 0:
+            bad = self._unordered(writer, self.w_seg[e], t, block, clock)
+            if atomic:
+                bad &= ~self.w_atomic[e]
+            if bad.any():
+                i = int(np.flatnonzero(bad)[0])
+                self.race(site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(mine[i]), "WAW"))
+        if self.reads:
+            for reader in (self.r_thread[e], self.r_other[e]):
+                bad = self._unordered(reader, self.r_seg[e], t, block, clock)
+                if bad.any():
+                    i = int(np.flatnonzero(bad)[0])
+                    self.race(site, Conflict(int(e[i]), int(reader[i]), int(self.r_site[e[i]]), int(mine[i]), "WAR"))
+                    break
+        self.w_thread[e] = mine
+        if not atomic:
+            last = self.w_thread[e]
+            clash = last != mine
+            if clash.any():
+                i = int(np.flatnonzero(clash)[0])
+                kind = "WAW-same" if same_values is not None and same_values() else "WAW"
+                self.race(site, Conflict(int(e[i]), int(last[i]), site, int(mine[i]), kind))
+        self.w_seg[e] = clock.seg[t >> 5]
+        self.w_site[e] = site
+        self.w_atomic[e] = atomic
+
+    @property
+    def written(self) -> np.ndarray:
+        """Which elements were written."""
+        return self.w_thread >= 0
+
+
+def flat(values: Any) -> np.ndarray:
+    """A flat intp array."""
+    return np.asarray(values, dtype=np.intp).reshape(-1)

@@ -1,0 +1,85 @@
+"""Register arrays: NumPy arrays [count, threads] in compute form; reads, writes and initialisation.
+
+An index is one of: an int (the same element in all threads), an array over loop axes (the same element in all threads
+for each iteration of loops that run as one), or an array with the threads as last axis; `columns` (arange of the
+threads) is given in the last case only. The axes of several consecutive elements come first: [elements, loops..., threads].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def _elements(index: Any, count: int) -> Any:
+    array = np.asarray(index)
+    return array + np.arange(count).reshape((count,) + (1,) * array.ndim)
+
+
+def read_rows(registers: np.ndarray, index: Any, columns: Any, count: int) -> np.ndarray:
+    """`count` consecutive elements from `index` on: [count, loops..., threads]."""
+    if columns is not None:
+        return registers[_elements(index, count), columns]
+    if isinstance(index, int):
+        return registers[index : index + count]
+    return registers[_elements(index, count)]
+
+
+def write_rows(registers: np.ndarray, index: Any, columns: Any, count: int, values: np.ndarray, mask: Any) -> None:
+    """Write values [count, loops..., threads] to consecutive elements, where `mask` (None: everywhere) holds."""
+    if mask is None:
+        if columns is not None:
+            registers[_elements(index, count), columns] = values
+        elif isinstance(index, int):
+            registers[index : index + count] = values
+        else:
+            registers[_elements(index, count)] = values
+        return
+    _masked(registers, _elements(index, count), columns, values, np.asarray(mask))
+
+
+def write(registers: np.ndarray, index: Any, columns: Any, value: Any, mask: np.ndarray) -> None:
+    """Write one element a thread where `mask` holds."""
+    if columns is None and isinstance(index, int):
+        if mask.ndim == 1:
+            np.copyto(registers[index], value, where=mask, casting="unsafe")
+            return
+        index = np.asarray(index)
+    _masked(registers, np.asarray(index), columns, value, mask)
+
+
+def _masked(registers: np.ndarray, rows: np.ndarray, columns: Any, value: Any, mask: np.ndarray) -> None:
+    threads = registers.shape[1]
+    if columns is None:
+        rows = rows[..., None]
+        columns = np.arange(threads)
+    shape = np.broadcast_shapes(rows.shape, columns.shape, mask.shape, np.shape(value))
+    active = np.broadcast_to(mask, shape)
+    registers[np.broadcast_to(rows, shape)[active], np.broadcast_to(columns, shape)[active]] = np.broadcast_to(value, shape)[active]
+
+
+class Validity:
+    """Which elements of a register array have been written, per thread."""
+
+    __slots__ = ("complete", "known")
+
+    def __init__(self, count: int, threads: int) -> None:
+        self.known = np.zeros((count, threads), dtype=bool)
+        self.complete = False
+
+    def wrote(self, index: Any, columns: Any, count: int, mask: Any) -> bool:
+        """Note a write; true when every element is now known."""
+        write_rows(self.known, index, columns, count, np.True_, mask)  # type: ignore[arg-type]
+        self.complete = bool(self.known.all())
+        return self.complete
+
+    def missing(self, index: Any, columns: Any, count: int, mask: Any) -> np.ndarray | None:
+        """Where a read meets elements never written: [count, loops..., threads], or None."""
+        if isinstance(index, int) and columns is None:
+            index = max(0, min(index, self.known.shape[0] - count))
+        known = read_rows(self.known, index, columns, count)
+        if known.all():
+            return None
+        bad = ~known if mask is None else ~known & mask
+        return bad if bad.any() else None

@@ -1,0 +1,232 @@
+"""Running a thread program: blocks in order, the roles of a block in turns, and what was found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tilebench.backends.base import Argument, TensorArgument
+from tilebench.backends.emulator.barriers import Meeting, StopBlock, report_deadlock
+from tilebench.backends.emulator.compile import CompiledProgram, compile_program
+from tilebench.backends.emulator.counts import AccessCount, AccessCounts, Tally
+from tilebench.backends.emulator.findings import Findings
+from tilebench.backends.emulator.machine import Block, Machine, Role, block_index
+from tilebench.backends.emulator.race import GlobalShadow
+from tilebench.errors import LaunchError, Loc
+from tilebench.ir.expr import Var
+from tilebench.ir.simplify import bounds
+from tilebench.ir.thread import Program
+from tilebench.ir.tile import Buffer
+from tilebench.report import Finding
+
+Schedule = Literal["forward", "reverse"] | int
+"""Order of blocks, and of the roles within one: forward, reverse, or shuffled by a seed."""
+
+
+@dataclass(frozen=True)
+class EmulationResult:
+    """What a run found and counted. unwritten: elements of each output never written (when all blocks ran).
+
+    blocks: how many ran; steps: statements executed that are counted; barriers: openings over all blocks; printed: lines of T.print.
+    places: where each finding's statements stand, for errors that show the line.
+    """
+
+    findings: tuple[Finding, ...]
+    counts: AccessCounts
+    steps: int
+    barriers: int
+    blocks: int
+    unwritten: Mapping[str, int]
+    printed: tuple[str, ...]
+    first_error: tuple[Finding, tuple[Loc | None, ...]] | None = None
+
+
+def run_program(
+    program: Program,
+    arguments: Sequence[Argument | np.ndarray],
+    symbols: Mapping[Var, int],
+    grid: tuple[int, ...] | None = None,
+    blocks: Sequence[int] | None = None,
+    schedule: Schedule = "forward",
+    checks: bool = True,
+    compiled: CompiledProgram | None = None,
+) -> EmulationResult:
+    """Run a thread program on arrays in storage form, which are changed in place.
+
+    arguments: in the order of program.params, tensors as TensorArgument or NumPy arrays; grid: in blocks (None: from
+    program.grid); blocks: flat numbers of the blocks to run (x fastest; None: all); checks: shadow memory and counts (bounds are
+    always checked). Raises LaunchError when an argument is no array or the grid is unknown.
+    """
+    values: dict[Var, Any] = dict(symbols)
+    arrays: dict[Buffer, np.ndarray] = {}
+    scalars: list[Any] = []
+    for param, argument in zip(program.params, arguments, strict=True):
+        if isinstance(param.value, Var):
+            number = _scalar(argument, param.value)
+            scalars.append(number)
+            values[param.value] = number
+            continue
+        array = argument.array if isinstance(argument, TensorArgument) else argument
+        if not isinstance(array, np.ndarray):
+            raise LaunchError("TB606", f"{param.name} has no NumPy memory", why="the emulator runs in NumPy", fix="pass a NumPy array or a CPU tensor")
+        arrays[param.value] = array
+    compiled = compiled or compile_program(program, checks)
+    grid = grid or tuple(_extent(e, values) for e in program.grid)
+    total = int(np.prod(grid, dtype=np.int64))
+    chosen = list(range(total)) if blocks is None else [int(b) for b in blocks]
+    findings = Findings()
+    machine = _machine(program, compiled, arrays, grid, findings, checks, schedule)
+    rng = random.Random(schedule) if isinstance(schedule, int) else None
+    if rng is not None:
+        rng.shuffle(chosen)
+    elif schedule == "reverse":
+        chosen.reverse()
+    known = [*scalars, *(int(symbols[v]) for v in program.symbols)]
+    with np.errstate(all="ignore"):
+        for number in chosen:
+            if not 0 <= number < total:
+                raise LaunchError("TB604", f"block {number} is not in the grid {grid}", fix=f"blocks are numbered 0 to {total - 1}")
+            _run_block(machine, compiled, number, known, schedule, rng)
+    complete = blocks is None
+    unwritten = _unwritten(program, compiled, machine, arrays, findings) if checks and complete else {}
+    return EmulationResult(
+        findings.all(), _counts(compiled, machine), sum(machine.executed), machine.barriers, len(chosen), unwritten,
+        tuple(machine.printed), findings.first_error(),
+    )  # fmt: skip
+
+
+def _scalar(argument: Any, var: Var) -> Any:
+    if var.dtype.is_float:
+        return var.dtype.compute_dtype.type(argument)
+    return bool(argument) if var.dtype.kind == "bool" else int(argument)
+
+
+def _extent(e: Any, values: Mapping[Var, int]) -> int:
+    known = bounds(e, {v: (int(x), int(x)) for v, x in values.items()})
+    if known is None or known[0] != known[1]:
+        raise LaunchError("TB604", "the grid depends on a value that is not an extent", fix="give the grid of the launch")
+    return known[0]
+
+
+def _flat(array: np.ndarray) -> tuple[np.ndarray, int]:
+    """The memory that a strided array spans as one flat array, and the index of element [0, ..., 0] in it."""
+    if array.size == 0:
+        return np.zeros(0, dtype=array.dtype), 0
+    steps = [s // array.itemsize for s in array.strides]
+    low = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True) if s < 0)
+    high = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True) if s > 0)
+    start = array[tuple(n - 1 if s < 0 else 0 for n, s in zip(array.shape, steps, strict=True))] if low else array
+    base = start if not low else array[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in steps)]
+    view = np.lib.stride_tricks.as_strided(base, shape=(high - low + 1,), strides=(array.itemsize,), writeable=array.flags.writeable)
+    return view, -low
+
+
+def _machine(
+    program: Program, compiled: CompiledProgram, arrays: Mapping[Buffer, np.ndarray], grid: tuple[int, ...], findings: Findings, checks: bool, schedule: Schedule
+) -> Machine:
+    flat: list[np.ndarray] = []
+    origins: list[int] = []
+    for buffer, memory in program.globals.items():
+        array = arrays.get(buffer)
+        if array is None:
+            assert buffer.workspace, f"{buffer.name} is neither an argument nor a workspace"
+            array = np.full(memory.static_shape, 0, dtype=memory.dtype.storage_dtype)
+        view, origin = _flat(array)
+        flat.append(view)
+        origins.append(origin)
+    machine = Machine(
+        program, flat, origins, [len(a) for a in flat], grid, compiled.sites, compiled.granules, [None] * len(flat), findings, checks,
+        reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
+    )  # fmt: skip
+    if checks:
+        written, read = set[int](), set[int]()
+        for site in compiled.sites:
+            if not site.place.shared:
+                (written if site.kind in ("store", "copy-out", "atomic") else read).add(site.place.slot)
+                if site.kind == "atomic":
+                    read.add(site.place.slot)
+        for slot in written:
+            machine.global_shadows[slot] = GlobalShadow(len(flat[slot]), program.threads, slot in read, machine.global_race)
+    return machine
+
+
+def _run_block(machine: Machine, compiled: CompiledProgram, number: int, known: list[Any], schedule: Schedule, rng: random.Random | None) -> None:
+    block = Block(machine, number)
+    index = block_index(number, machine.grid)
+    running: list[tuple[Role, Any, Meeting | None]] = []
+    for role in compiled.roles:
+        state = Role(block, role.spec)
+        running.append((state, role.run(state, *index, *known), None))
+    try:
+        while running:
+            if rng is not None:
+                rng.shuffle(running)
+            elif schedule == "reverse":
+                running.reverse()
+            moved = False
+            for item in list(running):
+                state, generator, waiting = item
+                if waiting is not None and not waiting.open:
+                    continue
+                moved = True
+                place = running.index(item)
+                try:
+                    running[place] = (state, generator, next(generator))
+                except StopIteration:
+                    running.pop(place)
+            if not moved:
+                report_deadlock(block, [(state, meeting) for state, _, meeting in running if meeting is not None])
+    except StopBlock:
+        return  # the finding says why
+    finally:
+        for _, generator, _ in running:
+            generator.close()
+        machine.barriers += block.barriers
+
+
+def _unwritten(
+    program: Program, compiled: CompiledProgram, machine: Machine, arrays: Mapping[Buffer, np.ndarray], findings: Findings
+) -> dict[str, int]:
+    """Elements of outputs that no block wrote, each output with a finding that names the first."""
+    counts: dict[str, int] = {}
+    for param in program.params:
+        if param.role != "out" or not isinstance(param.value, Buffer):
+            continue
+        slot = compiled.slots[program.globals[param.value]]
+        shadow, array = machine.global_shadows[slot], arrays[param.value]
+        if array.size == 0:
+            continue
+        written = np.zeros(machine.spans[slot], dtype=bool) if shadow is None else shadow.written
+        steps = [s // array.itemsize for s in array.strides]
+        index = machine.origins[slot] + sum(
+            (np.arange(n) * s).reshape((-1,) + (1,) * (array.ndim - d - 1)) for d, (n, s) in enumerate(zip(array.shape, steps, strict=True))
+        )
+        missing = ~written[index]
+        if missing.any():
+            counts[param.name] = int(missing.sum())
+            first = ", ".join(str(int(i)) for i in np.argwhere(missing)[0])
+            text = f"{counts[param.name]} of {array.size} elements of {param.name} are never written (first: {param.name}[{first}])"
+            findings.add(("unwritten", param.name), "unwritten", "warning", text, (param.loc,), "check the grid and the guard of the last tile", "TB408")
+    return counts
+
+
+def _counts(compiled: CompiledProgram, machine: Machine) -> AccessCounts:
+    accesses: list[AccessCount] = []
+    for site in compiled.sites:
+        t = machine.tallies.get(site.number, Tally())
+        useful = t.active_lanes * site.width
+        accesses.append(
+            AccessCount(
+                site.place.name, "shared" if site.place.shared else "global", site.kind, site.width, site.at, t.requests,
+                t.ways_worst, t.ways_sum / t.phase_count if t.phase_count else 1.0, t.sectors,
+                useful / (32 * t.sectors) if t.sectors else 1.0,
+            )
+        )  # fmt: skip
+    instructions: dict[str, int] = {}
+    for (kind, times), executed in zip(compiled.counted, machine.executed, strict=True):
+        instructions[kind] = instructions.get(kind, 0) + times * executed
+    return AccessCounts(tuple(accesses), instructions)
