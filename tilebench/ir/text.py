@@ -144,7 +144,7 @@ def print_stmt(stmt: Stmt) -> Printed:
                 parts: list[str] = []
                 for f in dataclasses.fields(s):
                     value = getattr(s, f.name)
-                    if f.name in ("loc", "id") or (f.default is not dataclasses.MISSING and value == f.default and not isinstance(value, Expr)):
+                    if f.name in ("loc", "id") or (f.default is not dataclasses.MISSING and not isinstance(value, Expr) and value == f.default):
                         continue
                     parts.append(_value_text(value) if isinstance(value, Region | Expr) and isinstance(s, TileOp) else f"{f.name}={_value_text(value)}")
                 put(depth, f"{name}({', '.join(parts)})", s.loc)
