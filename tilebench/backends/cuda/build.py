@@ -140,9 +140,8 @@ class CudaExecutable:
         if 0 in grid:
             return
         blocks = _grid(grid)
-        pointers = [a.pointer for a in arguments if isinstance(a, TensorArgument)]
         gpu = self._find_gpu()
-        kernel = self.load(self._device(gpu, pointers))
+        kernel = self.load(self._device(gpu, arguments))
         values = [a.pointer if isinstance(a, TensorArgument) else a for a in arguments]
         values += [symbols[s] for s in self._extra]
         workspaces = self._allocate(gpu, kernel.device, symbols, stream)
@@ -172,12 +171,12 @@ class CudaExecutable:
 
         return gpu()
 
-    def _device(self, gpu: Gpu, pointers: Sequence[int]) -> int:
+    def _device(self, gpu: Gpu, arguments: Sequence[Argument]) -> int:
         """The device of the tensors; asked for only where there are several."""
-        first = next((p for p in pointers if p), 0)
-        if first and gpu.device_count() > 1:
-            return gpu.device_of_pointer(first)
-        return gpu.current_device()
+        if gpu.devices == 1:
+            return 0
+        first = next((a.pointer for a in arguments if isinstance(a, TensorArgument) and a.pointer), 0)
+        return gpu.device_of_pointer(first) if first else gpu.current_device()
 
     def _allocate(self, gpu: Gpu, device: int, symbols: Mapping[Var, int], stream: int) -> list[Any]:
         if not self._workspaces:

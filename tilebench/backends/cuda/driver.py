@@ -10,7 +10,7 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -49,6 +49,7 @@ _REFUSED = {
 }
 """Errors after which the next call works."""
 OUT_OF_MEMORY = 2
+_WRONG_CONTEXT = (201, 400)
 
 
 class GpuError(LaunchError):
@@ -79,7 +80,10 @@ class Gpu:
         self.api = api
         self._contexts: dict[int, Any] = {}
         self._lock = threading.Lock()
+        self._entered = threading.local()
         self.check(api.cuInit(0), "start the driver")
+        self.devices = int(self.check(api.cuDeviceGetCount(), "count devices"))
+        self.launch_kernel = _launcher(api)
 
     def check(self, result: Any, doing: str, detail: str = "") -> Any:
         """The values of a driver call. Raises GpuError for a failure; `doing` completes 'could not ...'."""
@@ -127,10 +131,6 @@ class Gpu:
 
     # ---------------------------------------------------------------- devices
 
-    def device_count(self) -> int:
-        """GPUs that the driver sees."""
-        return int(self.check(self.api.cuDeviceGetCount(), "count devices"))
-
     def current_device(self) -> int:
         """The device that torch would use in this thread, else that of the current context, else 0."""
         torch = sys.modules.get("torch")
@@ -153,7 +153,12 @@ class Gpu:
         return int(self.check(self.api.cuDeviceGetAttribute(kind(attribute), device), "read a device attribute"))
 
     def enter(self, index: int) -> Any:
-        """Make the primary context of a device current in this thread (no call when it already is). Gives the context."""
+        """Make the primary context of a device current in this thread (no call when it already is). Gives the context.
+
+        With a single device a thread that has entered once stays in its context: nothing else makes another one current.
+        """
+        if self.devices == 1 and (known := getattr(self._entered, "context", None)) is not None:
+            return known
         context = self._contexts.get(index)
         if context is None:
             with self._lock:
@@ -165,7 +170,12 @@ class Gpu:
         current = self.check(self.api.cuCtxGetCurrent(), "read the current context")
         if int(current) != int(context):
             self.check(self.api.cuCtxSetCurrent(context), "make the device's context current")
+        self._entered.context = context
         return context
+
+    def leave(self) -> None:
+        """Forget which context this thread is in: the next `enter` asks the driver."""
+        self._entered.context = None
 
     def device_of_pointer(self, pointer: int) -> int:
         """The device that holds an address. CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL is 9."""
@@ -203,20 +213,34 @@ class Gpu:
         return int(self.check(found, "compute the occupancy"))
 
 
+def _launcher(api: Any) -> Callable[..., int]:
+    """cuLaunchKernel as a C function (its address from the bindings): a launch costs microseconds, and the GIL is released."""
+    code, address, _ = api.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
+    if int(code) != 0 or not int(address):
+        raise TargetError("TB512", "the NVIDIA driver has no cuLaunchKernel", why="it is older than CUDA 12", fix="install a newer driver")
+    unsigned, pointer = ctypes.c_uint, ctypes.c_void_p
+    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(unsigned,) * 7, pointer, pointer, pointer)(int(address))
+
+
 class LoadedKernel:
     """A kernel on one device. The module is unloaded with the object."""
 
     def __init__(self, gpu: Gpu, device: int, module: Any, function: Any) -> None:
         self.gpu, self.device, self.module, self.function = gpu, device, module, function
+        self._handle = int(function)
 
     def launch(self, grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, arguments: int) -> None:
         """Queue the kernel. arguments: address of an array of pointers to the arguments."""
         gpu = self.gpu
         gpu.enter(self.device)
-        result = gpu.api.cuLaunchKernel(self.function, *grid, threads, 1, 1, shared_bytes, stream, arguments, 0)
-        if int(result[0]) != 0:
+        code = gpu.launch_kernel(self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None)
+        if code in _WRONG_CONTEXT:  # somebody else made another context current in this thread
+            gpu.leave()
+            gpu.enter(self.device)
+            code = gpu.launch_kernel(self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None)
+        if code != 0:
             shape = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
-            raise gpu.error(int(result[0]), "launch the kernel", shape)
+            raise gpu.error(code, "launch the kernel", shape)
 
     def __del__(self) -> None:
         if sys.is_finalizing():
@@ -277,7 +301,6 @@ def gpu() -> Gpu:
         from cuda.bindings import driver as api
 
         found = Gpu(api)
-        count = found.device_count()
     except (ImportError, OSError, RuntimeError, AttributeError, LaunchError) as error:
         first = str(getattr(error, "what", error)).splitlines()
         raise TargetError(
@@ -286,7 +309,7 @@ def gpu() -> Gpu:
             why=f"{type(error).__name__}: {first[0] if first else ''}",
             fix="use target='cpu', 'interp' or 'emu' here; on a machine with a GPU install its driver (nvidia-smi must work)",
         ) from error
-    if count == 0:
+    if found.devices == 0:
         raise TargetError(
             "TB512",
             "the NVIDIA driver sees no GPU",

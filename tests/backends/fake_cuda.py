@@ -1,0 +1,88 @@
+"""cuda.bindings.driver as far as the back end uses it, without a GPU: it records calls and fails when told to."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from tilebench.backends.cuda.driver import STICKY
+
+_NAMES = {2: b"CUDA_ERROR_OUT_OF_MEMORY", 209: b"CUDA_ERROR_NO_BINARY_FOR_GPU", 700: b"CUDA_ERROR_ILLEGAL_ADDRESS", 701: b"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}
+_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *(ctypes.c_uint,) * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class FakeCuda:
+    """A machine of `devices` GPUs. `fail[name]` is the CUresult that a call gives; a sticky one goes to every later call."""
+
+    def __init__(self, devices: int = 1) -> None:
+        self.devices = devices
+        self.fail: dict[str, int] = {}
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.launches: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.argument_sizes: list[int] = []
+        self.context = 0
+        self.sticky = 0
+        self._launch = _LAUNCH(self._launch_kernel)
+
+    def _answer(self, name: str, arguments: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:
+        self.calls.append((name, arguments))
+        code = self.sticky or self.fail.get(name, 0)
+        if code in STICKY:
+            self.sticky = code
+        return (code, *(values if code == 0 else (None,) * len(values)))
+
+    def __getattr__(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        values = {
+            "cuDeviceGetName": (b"Fake H200" + b"\0" * 10,), "cuDeviceTotalMem": (1 << 37,), "cuModuleLoadData": ("module",),
+            "cuModuleGetFunction": (77,), "cuMemAllocAsync": (0x5000,), "cuMemGetInfo": (1 << 30, 1 << 37),
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor": (3,),
+        }.get(name, ())  # fmt: skip
+        return lambda *arguments: self._answer(name, arguments, *values)
+
+    def cuDeviceGetCount(self) -> tuple[Any, ...]:
+        return self._answer("cuDeviceGetCount", (), self.devices)
+
+    def cuDeviceGet(self, index: int) -> tuple[Any, ...]:
+        return self._answer("cuDeviceGet", (index,), index)
+
+    def cuDeviceGetAttribute(self, attribute: int, device: int) -> tuple[Any, ...]:
+        return self._answer("cuDeviceGetAttribute", (attribute, device), {75: 9, 76: 0, 16: 132, 97: 232448, 38: 1, 13: 1}[attribute])
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, ...]:
+        return self._answer("cuDevicePrimaryCtxRetain", (device,), 100 + device)
+
+    def cuCtxGetCurrent(self) -> tuple[Any, ...]:
+        return self._answer("cuCtxGetCurrent", (), self.context)
+
+    def cuCtxGetDevice(self) -> tuple[Any, ...]:
+        return self._answer("cuCtxGetDevice", (), self.context - 100)
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[Any, ...]:
+        self.context = context
+        return self._answer("cuCtxSetCurrent", (context,))
+
+    def cuPointerGetAttribute(self, attribute: int, pointer: int) -> tuple[Any, ...]:
+        return self._answer("cuPointerGetAttribute", (attribute, pointer), pointer >> 32)
+
+    def cuGetErrorName(self, code: int) -> tuple[Any, ...]:
+        return 0, _NAMES.get(code, b"CUDA_ERROR_OTHER")
+
+    def cuGetErrorString(self, code: int) -> tuple[Any, ...]:
+        return 0, b"something of the driver"
+
+    def cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> tuple[Any, ...]:
+        return 0, ctypes.cast(self._launch, ctypes.c_void_p).value, None
+
+    def _launch_kernel(self, function: int, *rest: Any) -> int:
+        numbers, (stream, pointers, _) = rest[:7], rest[7:]
+        addresses = (ctypes.c_void_p * max(1, len(self.argument_sizes))).from_address(pointers)
+        values = tuple(
+            int.from_bytes(ctypes.string_at(addresses[i], size), "little") for i, size in enumerate(self.argument_sizes)
+        )
+        code, *_ = self._answer("cuLaunchKernel", (function, *numbers, stream))
+        if code == 0:
+            self.launches.append((tuple(numbers), values))
+        return int(code)
