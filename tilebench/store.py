@@ -21,6 +21,7 @@ import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -115,6 +116,7 @@ class Store:
         if not _POSIX:
             return _read_entry(key, lambda name: (directory / key / name).read_bytes())
         _check_root(self.root)
+        _check(os.lstat(directory), str(directory), is_directory=True)
         version = os.open(directory, os.O_RDONLY | _DIRECTORY)
         try:
             _check(os.fstat(version), str(directory), is_directory=True)
@@ -157,7 +159,10 @@ class Store:
     def _write(self, key: str, entry: Entry) -> None:
         directory = self.directory
         assert directory is not None and self.root is not None
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root.parent.mkdir(parents=True, exist_ok=True)
+        for path in (self.root, directory):
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
         if _POSIX:
             _check_root(self.root)
             _check(os.lstat(directory), str(directory), is_directory=True)
