@@ -118,7 +118,7 @@ def _visit(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
         case _:
             pass
     inner = control
-    if own and isinstance(s, If | While | For | Pipelined):
+    if _condition_varies(s, facts):
         inner = s
     for child in children(s):
         if isinstance(child, Stmt):
@@ -138,7 +138,7 @@ def _refuse(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
     if control is not None:
         _refuse_here(s, control, facts)
     inner = control
-    if isinstance(s, If | While | For | Pipelined) and _condition_varies(s, facts):
+    if _condition_varies(s, facts):
         inner = s
     for child in children(s):
         if isinstance(child, Stmt):
