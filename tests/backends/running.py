@@ -9,15 +9,17 @@ import numpy as np
 from tilebench.backends.base import TensorArgument
 from tilebench.backends.interp import build
 from tilebench.ir.expr import Var
-from tilebench.ir.tile import Buffer, Kernel
 from tilebench.ir.simplify import bounds
+from tilebench.ir.tile import Buffer, Kernel
 from tilebench.passes.check import check
 from tilebench.targets import parse
 
 INTERP = parse("interp")
 
 
-def run(kernel: Kernel, *arguments: Any, check_init: bool = False, observer: Any = None, blocks: Any = None) -> None:
+def run(
+    kernel: Kernel, *arguments: Any, check_init: bool = False, observer: Any = None, blocks: Any = None
+) -> None:
     """Check, build and launch `kernel`; arrays are changed in place."""
     typed = check(kernel, INTERP)
     symbols: dict[Var, int] = {}
@@ -27,7 +29,9 @@ def run(kernel: Kernel, *arguments: Any, check_init: bool = False, observer: Any
             for extent, size in zip(param.value.shape, value.shape, strict=True):
                 if isinstance(extent, Var):
                     symbols[extent] = size
-            wrapped.append(TensorArgument(0, value.shape, tuple(s // value.itemsize for s in value.strides), value))
+            wrapped.append(
+                TensorArgument(0, value.shape, tuple(s // value.itemsize for s in value.strides), value)
+            )
         else:
             wrapped.append(value)
     ranges = {v: (n, n) for v, n in symbols.items()}

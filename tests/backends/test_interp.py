@@ -11,9 +11,8 @@ import pytest
 from tests.backends.running import integers, run
 from tilebench.errors import SyncError, TypeTileError
 from tilebench.ir.dtype import bool_, decode, encode, float32, int32, parse_dtype, uint32
-from tilebench.ir.expr import binary, call, select
+from tilebench.ir.expr import binary, call, const, select
 from tilebench.ir.tile import Break, Buffer, Continue, Evaluate, Kernel, SyncThreads
-from tilebench.ir.expr import const
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear, fill
@@ -32,13 +31,19 @@ def gemm_kernel(M: int, N: int, K: int, dtype: str = "float16", out: str = "floa
     c_local = d.fragment("C_local", (64, 64), out)
     d.add(clear(c_local))
     with d.pipelined(-(-K // 32), 3) as ko:
-        d.add(copy(a[by * 64, ko * 32], a_shared), copy(b[ko * 32, bx * 64], b_shared), gemm(a_shared, b_shared, c_local))
+        d.add(
+            copy(a[by * 64, ko * 32], a_shared),
+            copy(b[ko * 32, bx * 64], b_shared),
+            gemm(a_shared, b_shared, c_local),
+        )
     d.add(copy(c_local, c[by * 64, bx * 64]))
     return d.kernel()
 
 
 @pytest.mark.parametrize("size", [(128, 128, 64), (100, 70, 45), (1, 1, 1), (65, 130, 33)])
-@pytest.mark.parametrize(("dtype", "out"), [("float16", "float32"), ("float32", "float32"), ("int8", "int32")])
+@pytest.mark.parametrize(
+    ("dtype", "out"), [("float16", "float32"), ("float32", "float32"), ("int8", "int32")]
+)
 def test_gemm_with_tails_is_exact_on_integers(size: tuple[int, int, int], dtype: str, out: str) -> None:
     M, N, K = size
     a, b = integers(RNG, M, K, dtype=dtype), integers(RNG, K, N, dtype=dtype)
@@ -66,7 +71,11 @@ def softmax_kernel(M: int, N: int, rows: int = 16) -> Kernel:
     d = Draft("softmax", (-(-M // rows),))
     (bx,) = d.blocks
     x, y = d.tensor("X", (M, N), "float32"), d.tensor("Y", (M, N), "float32", "out")
-    s, top, total = d.fragment("s", (rows, N), "float32"), d.fragment("top", (rows,), "float32"), d.fragment("total", (rows,), "float32")
+    s, top, total = (
+        d.fragment("s", (rows, N), "float32"),
+        d.fragment("top", (rows,), "float32"),
+        d.fragment("total", (rows,), "float32"),
+    )
     d.add(copy(x[bx * rows, 0], s), reduce_max(s, top, dim=1))
     with d.parallel(rows, N) as (i, j):
         d.store(s, (i, j), call("exp", (s[i, j] - top[i],), float32))
@@ -93,7 +102,11 @@ def attention_kernel(length: int, keys: int, dim: int, causal: bool) -> Kernel:
     q, k, v = (d.tensor(n, (s, dim), "float16") for n, s in (("Q", length), ("K", keys), ("V", keys)))
     out = d.tensor("O", (length, dim), "float32", "out")
     qs, ks, vs = (d.shared(n, (32, dim), "float16") for n in ("Q_shared", "K_shared", "V_shared"))
-    s, p, o = d.fragment("s", (32, 32), "float32"), d.fragment("p", (32, 32), "float16"), d.fragment("o", (32, dim), "float32")
+    s, p, o = (
+        d.fragment("s", (32, 32), "float32"),
+        d.fragment("p", (32, 32), "float16"),
+        d.fragment("o", (32, dim), "float32"),
+    )
     top, before, scale = (d.fragment(n, (32,), "float32") for n in ("top", "before", "scale"))
     total, part = d.fragment("total", (32,), "float32"), d.fragment("part", (32,), "float32")
     d.add(copy(q[bx * 32, 0], qs), clear(o), clear(total), fill(top, -math.inf))
@@ -298,10 +311,26 @@ def elementwise(name: str, dtype: str, function: Any, *inputs: Any, out: str | N
 
 def test_integer_division_and_remainder_are_python_s() -> None:
     a, b = [7, -7, 7, -7, -1], [2, 2, -2, -2, 512]
-    assert elementwise("div", "int32", lambda x, y: x // y, a, b).tolist() == [x // y for x, y in zip(a, b, strict=True)]
-    assert elementwise("mod", "int32", lambda x, y: x % y, a, b).tolist() == [x % y for x, y in zip(a, b, strict=True)]
-    assert elementwise("tdiv", "int32", lambda x, y: binary("truncdiv", x, y), a, b).tolist() == [3, -3, -3, 3, 0]
-    assert elementwise("tmod", "int32", lambda x, y: binary("truncmod", x, y), a, b).tolist() == [1, -1, 1, -1, -1]
+    assert elementwise("div", "int32", lambda x, y: x // y, a, b).tolist() == [
+        x // y for x, y in zip(a, b, strict=True)
+    ]
+    assert elementwise("mod", "int32", lambda x, y: x % y, a, b).tolist() == [
+        x % y for x, y in zip(a, b, strict=True)
+    ]
+    assert elementwise("tdiv", "int32", lambda x, y: binary("truncdiv", x, y), a, b).tolist() == [
+        3,
+        -3,
+        -3,
+        3,
+        0,
+    ]
+    assert elementwise("tmod", "int32", lambda x, y: binary("truncmod", x, y), a, b).tolist() == [
+        1,
+        -1,
+        1,
+        -1,
+        -1,
+    ]
 
 
 def test_integers_wrap_around() -> None:
@@ -331,12 +360,22 @@ def test_min_and_max_pass_over_nan() -> None:
 
 def test_float16_overflows_to_infinity_and_fp8_saturates() -> None:
     assert elementwise("f16", "float16", lambda x: x * 2.0, [60000.0]).tolist() == [math.inf]
-    assert elementwise("fp8", "float32", lambda x: x, [1e6, -1e6], out="float8_e4m3").tolist() == [448.0, -448.0]
+    assert elementwise("fp8", "float32", lambda x: x, [1e6, -1e6], out="float8_e4m3").tolist() == [
+        448.0,
+        -448.0,
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "reference"),
-    [("exp", np.exp), ("exp2", np.exp2), ("log", np.log), ("sqrt", np.sqrt), ("tanh", np.tanh), ("erf", np.vectorize(math.erf))],
+    [
+        ("exp", np.exp),
+        ("exp2", np.exp2),
+        ("log", np.log),
+        ("sqrt", np.sqrt),
+        ("tanh", np.tanh),
+        ("erf", np.vectorize(math.erf)),
+    ],
 )
 def test_functions_are_within_two_ulp(name: str, reference: Any) -> None:
     x = RNG.uniform(0.1, 4.0, 200).astype(np.float32)
@@ -349,7 +388,11 @@ def test_functions_are_within_two_ulp(name: str, reference: Any) -> None:
 
 def test_views_share_bytes() -> None:
     d = Draft("views")
-    x, y, z = d.tensor("X", (8, 4), "float32"), d.tensor("Y", (32,), "int32", "out"), d.tensor("Z", (4, 8), "float32", "out")
+    x, y, z = (
+        d.tensor("X", (8, 4), "float32"),
+        d.tensor("Y", (32,), "int32", "out"),
+        d.tensor("Z", (4, 8), "float32", "out"),
+    )
     s = d.shared("s", (8, 4), "float32")
     bits = Buffer("bits", (const(32),), int32, "shared", view_of=s)
     wide = Buffer("wide", (const(4), const(8)), float32, "shared", view_of=s)
@@ -369,7 +412,9 @@ def test_a_guard_keeps_loads_inside() -> None:
     with d.parallel(32) as (i,):
         n = bx * 32 + i
         with d.when(binary("lt", n, 100)):
-            d.store(y, n, select(binary("and", binary("ge", n, 1), binary("gt", x[n - 1], 0.0)), x[n - 1], -1.0))
+            d.store(
+                y, n, select(binary("and", binary("ge", n, 1), binary("gt", x[n - 1], 0.0)), x[n - 1], -1.0)
+            )
     x_values, y_values = RNG.standard_normal(100).astype(np.float32), np.zeros(100, np.float32)
     run(d.kernel(), x_values, y_values)
     before = np.r_[0, x_values[:-1]]
@@ -412,12 +457,23 @@ def test_the_observer_sees_every_statement_with_its_writes() -> None:
     s = d.shared("s", (32,), "float32")
     d.add(copy(x[bx * 32], s), copy(s, y[bx * 32]))
     zeros = np.zeros(64, np.float32)
-    run(d.kernel(), zeros, zeros.copy(), observer=lambda b, st, w: seen.append((b.coordinates, type(st).__name__, [v.name for v in w])))
+    run(
+        d.kernel(),
+        zeros,
+        zeros.copy(),
+        observer=lambda b, st, w: seen.append((b.coordinates, type(st).__name__, [v.name for v in w])),
+    )
     assert seen == [(c, "Copy", [n]) for c in ((0, 0, 0), (1, 0, 0)) for n in ("s", "Y")]
 
 
 def test_an_empty_tensor_and_an_empty_grid() -> None:
-    run(gemm_kernel(64, 64, 32), np.zeros((64, 32), np.float16), np.zeros((32, 64), np.float16), np.zeros((64, 64), np.float32), blocks=[])
+    run(
+        gemm_kernel(64, 64, 32),
+        np.zeros((64, 32), np.float16),
+        np.zeros((32, 64), np.float16),
+        np.zeros((64, 64), np.float32),
+        blocks=[],
+    )
     d = Draft("empty", (1,))
     x, y = d.tensor("X", (0,), "float32"), d.tensor("Y", (0,), "float32", "out")
     s = d.shared("s", (32,), "float32")
@@ -497,7 +553,9 @@ def test_division_by_zero_names_the_iteration() -> None:
     with pytest.raises(TypeTileError, match=r"division by zero, block \(0, 0, 0\), i=2") as caught:
         elementwise("div", "int32", lambda x, y: x // y, [1, 2, 3], [1, 1, 0])
     assert caught.value.code == "TB263"
-    guarded = elementwise("div", "int32", lambda x, y: select(binary("ne", y, 0), x // y, -1), [1, 2, 3], [1, 1, 0])
+    guarded = elementwise(
+        "div", "int32", lambda x, y: select(binary("ne", y, 0), x // y, -1), [1, 2, 3], [1, 1, 0]
+    )
     assert guarded.tolist() == [1, 2, -1]
 
 

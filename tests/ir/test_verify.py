@@ -13,9 +13,31 @@ from tilebench.errors import InternalError
 from tilebench.ir.dtype import bool_, float16, float32, int32
 from tilebench.ir.expr import Binary, Call, Load, Select, Var, as_expr, const
 from tilebench.ir.thread import (
-    Barrier, CpAsync, LdMatrix, Mma, Program, Role, VectorCopy, register_array, shared_memory,
+    Barrier,
+    CpAsync,
+    LdMatrix,
+    Mma,
+    Program,
+    Role,
+    VectorCopy,
+    register_array,
+    shared_memory,
 )  # fmt: skip
-from tilebench.ir.tile import Break, Buffer, Evaluate, For, If, Kernel, Parallel, Seq, Stmt, Store, SyncThreads, Wait, Token
+from tilebench.ir.tile import (
+    Break,
+    Buffer,
+    Evaluate,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    Token,
+    Wait,
+)
 from tilebench.ir.verify import verify_kernel, verify_program
 from tilebench.ops.copy import copy
 from tilebench.ops.examples import Draft

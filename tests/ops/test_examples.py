@@ -16,7 +16,11 @@ from tilebench.ir.simplify import bounds
 from tilebench.ir.tile import Buffer, Kernel
 from tilebench.ops import OPS, Op
 
-EXAMPLES = [pytest.param(example, id=f"{name}-{example.__name__}") for name, op in OPS.items() for example in op.examples]
+EXAMPLES = [
+    pytest.param(example, id=f"{name}-{example.__name__}")
+    for name, op in OPS.items()
+    for example in op.examples
+]
 SYMBOL = 53
 
 

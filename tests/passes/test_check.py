@@ -10,8 +10,8 @@ import pytest
 from tilebench.errors import TileError
 from tilebench.ir.dtype import bool_, float32, int32
 from tilebench.ir.expr import Var, as_expr, binary, call, const, select
-from tilebench.ir.tile import Buffer, Parallel, Store, SyncThreads
 from tilebench.ir.rewrite import walk
+from tilebench.ir.tile import Buffer, Parallel, Store, SyncThreads
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear, fill
@@ -341,5 +341,3 @@ def test_a_parallel_nest_over_private_buffers_belongs_to_each_thread() -> None:
     typed = check(d.kernel(), INTERP)
     nests = [n for n in walk(typed.kernel.body) if isinstance(n, Parallel)]
     assert [n in typed.per_thread for n in nests] == [True, False]
-
-

@@ -10,20 +10,72 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilebench.errors import InternalError, Loc
-from tilebench.ir.expr import COMPARISONS, LOGICAL, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
+from tilebench.ir.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    int_value,
+)
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.text import expr_text, print_stmt, region_text
 from tilebench.ir.thread import (
-    Barrier, CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Memory, Mma, Program, SyncWarp, VectorCopy,
+    Barrier,
+    CpAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    LdMatrix,
+    Memory,
+    Mma,
+    Program,
+    SyncWarp,
+    VectorCopy,
 )  # fmt: skip
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Issue, Kernel, Parallel, Pipelined, Print, Region, Seq,
-    Stmt, Store, SyncThreads, TileOp, Versioned, Wait, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Issue,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Print,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
 
 ATOMICS = ("add", "max", "min", "and", "or", "xor", "exch")
-MMA_SHAPES = ((16, 8, 4), (16, 8, 8), (16, 8, 16), (16, 8, 32), (16, 8, 64), (8, 8, 4), (16, 8, 128), (16, 8, 256))
+MMA_SHAPES = (
+    (16, 8, 4),
+    (16, 8, 8),
+    (16, 8, 16),
+    (16, 8, 32),
+    (16, 8, 64),
+    (8, 8, 4),
+    (16, 8, 128),
+    (16, 8, 256),
+)
 
 
 @dataclass(frozen=True)
@@ -38,66 +90,142 @@ class Rule:
 BOTH: tuple[Rule, ...] = (
     Rule(Load, lambda n: n.dtype == n.buffer.dtype, "a load has the dtype of its buffer"),
     Rule(Load, lambda n: all(_is_index(i) for i in n.indices), "indices are integers"),
-    Rule(Binary, lambda n: n.left.dtype == n.right.dtype, "both operands of a binary operator have one dtype"),
+    Rule(
+        Binary, lambda n: n.left.dtype == n.right.dtype, "both operands of a binary operator have one dtype"
+    ),
     Rule(
         Binary,
-        lambda n: n.dtype.kind == "bool" if n.op in COMPARISONS or n.op in LOGICAL else n.dtype == n.left.dtype,
+        lambda n: (
+            n.dtype.kind == "bool" if n.op in COMPARISONS or n.op in LOGICAL else n.dtype == n.left.dtype
+        ),
         "comparisons and logic give bool, other operators the dtype of their operands",
     ),
     Rule(Select, lambda n: n.condition.dtype.kind == "bool", "the condition of a select is a bool"),
     Rule(Select, lambda n: n.then.dtype == n.orelse.dtype == n.dtype, "both arms of a select have its dtype"),
     Rule(Call, lambda n: n.name in INTRINSICS, "a call names an intrinsic of ir/intrinsics.py"),
-    Rule(Call, lambda n: n.name not in INTRINSICS or len(n.args) == INTRINSICS[n.name].arity, "an intrinsic gets its number of arguments"),
+    Rule(
+        Call,
+        lambda n: n.name not in INTRINSICS or len(n.args) == INTRINSICS[n.name].arity,
+        "an intrinsic gets its number of arguments",
+    ),
     Rule(Store, lambda n: n.value.dtype == n.buffer.dtype, "a stored value has the dtype of its buffer"),
     Rule(Store, lambda n: all(_is_index(i) for i in n.indices), "indices are integers"),
-    Rule(AtomicRMW, lambda n: n.value.dtype == n.buffer.dtype, "an atomic operand has the dtype of its buffer"),
+    Rule(
+        AtomicRMW, lambda n: n.value.dtype == n.buffer.dtype, "an atomic operand has the dtype of its buffer"
+    ),
     Rule(AtomicRMW, lambda n: n.op in ATOMICS, f"an atomic is one of {', '.join(ATOMICS)}"),
-    Rule(AtomicRMW, lambda n: n.result is None or n.result.dtype == n.buffer.dtype, "the old value has the dtype of its buffer"),
+    Rule(
+        AtomicRMW,
+        lambda n: n.result is None or n.result.dtype == n.buffer.dtype,
+        "the old value has the dtype of its buffer",
+    ),
     Rule(Bind, lambda n: n.var.dtype == n.value.dtype, "a bound variable has the dtype of its value"),
     Rule(If, lambda n: n.condition.dtype.kind == "bool", "the condition of an if is a bool"),
     Rule(While, lambda n: n.condition.dtype.kind == "bool", "the condition of a while is a bool"),
     Rule(Assert, lambda n: n.condition.dtype.kind == "bool", "the condition of an assertion is a bool"),
-    Rule(For, lambda n: n.kind in ("serial", "unroll", "vectorized"), "a loop is serial, unrolled or vectorized"),
+    Rule(
+        For,
+        lambda n: n.kind in ("serial", "unroll", "vectorized"),
+        "a loop is serial, unrolled or vectorized",
+    ),
     Rule(For, lambda n: int_value(n.step) != 0, "the step of a loop is not 0"),
-    Rule(For, lambda n: n.start.dtype == n.stop.dtype == n.var.dtype, "a loop variable has the dtype of its bounds"),
+    Rule(
+        For,
+        lambda n: n.start.dtype == n.stop.dtype == n.var.dtype,
+        "a loop variable has the dtype of its bounds",
+    ),
 )
 TILE: tuple[Rule, ...] = (
     *BOTH,
-    Rule(Load, lambda n: len(n.indices) == len(n.buffer.shape), "an element has one index for each dimension"),
-    Rule(Store, lambda n: len(n.indices) == len(n.buffer.shape), "an element has one index for each dimension"),
-    Rule(AtomicRMW, lambda n: len(n.indices) == len(n.buffer.shape), "an element has one index for each dimension"),
+    Rule(
+        Load, lambda n: len(n.indices) == len(n.buffer.shape), "an element has one index for each dimension"
+    ),
+    Rule(
+        Store, lambda n: len(n.indices) == len(n.buffer.shape), "an element has one index for each dimension"
+    ),
+    Rule(
+        AtomicRMW,
+        lambda n: len(n.indices) == len(n.buffer.shape),
+        "an element has one index for each dimension",
+    ),
     Rule(Load, lambda n: not isinstance(n.buffer, Memory), "tile IR accesses buffers, not flat memories"),
-    Rule(Region, lambda n: len(n.offsets) == len(n.extents) == len(n.buffer.shape), "a region has one offset and extent for each dimension"),
+    Rule(
+        Region,
+        lambda n: len(n.offsets) == len(n.extents) == len(n.buffer.shape),
+        "a region has one offset and extent for each dimension",
+    ),
     Rule(Region, lambda n: all(e >= 1 for e in n.extents), "the extents of a region are at least 1"),
     Rule(Region, lambda n: all(n.extents[d] == 1 for d in n.dropped), "a dropped dimension has extent 1"),
-    Rule(Parallel, lambda n: len(n.vars) == len(n.extents) >= 1, "a parallel nest has one variable for each extent"),
-    Rule(Parallel, lambda n: all(e >= 0 for e in n.extents), "the extents of a parallel nest are not negative"),
-    Rule(Parallel, lambda n: not any(isinstance(x, TileOp) for x in walk(n.body)), "a parallel nest holds no tile op"),
-    Rule(Parallel, lambda n: not any(isinstance(x, SyncThreads) for x in walk(n.body)), "a parallel nest holds no barrier"),
+    Rule(
+        Parallel,
+        lambda n: len(n.vars) == len(n.extents) >= 1,
+        "a parallel nest has one variable for each extent",
+    ),
+    Rule(
+        Parallel, lambda n: all(e >= 0 for e in n.extents), "the extents of a parallel nest are not negative"
+    ),
+    Rule(
+        Parallel,
+        lambda n: not any(isinstance(x, TileOp) for x in walk(n.body)),
+        "a parallel nest holds no tile op",
+    ),
+    Rule(
+        Parallel,
+        lambda n: not any(isinstance(x, SyncThreads) for x in walk(n.body)),
+        "a parallel nest holds no barrier",
+    ),
     Rule(Pipelined, lambda n: n.num_stages >= 0, "the number of stages is not negative"),
     Rule(Wait, lambda n: n.pending >= 0, "a wait leaves a number of groups pending"),
-    Rule(Versioned, lambda n: all(b.scope == "shared" for b in n.versions), "only shared buffers have versions"),
+    Rule(
+        Versioned, lambda n: all(b.scope == "shared" for b in n.versions), "only shared buffers have versions"
+    ),
 )
 THREAD: tuple[Rule, ...] = (
     *BOTH,
-    Rule(Load, lambda n: isinstance(n.buffer, Memory) and len(n.indices) == 1, "thread IR loads from a flat memory with one index"),
-    Rule(Store, lambda n: isinstance(n.buffer, Memory) and len(n.indices) == 1, "thread IR stores to a flat memory with one index"),
+    Rule(
+        Load,
+        lambda n: isinstance(n.buffer, Memory) and len(n.indices) == 1,
+        "thread IR loads from a flat memory with one index",
+    ),
+    Rule(
+        Store,
+        lambda n: isinstance(n.buffer, Memory) and len(n.indices) == 1,
+        "thread IR stores to a flat memory with one index",
+    ),
     Rule(VectorCopy, lambda n: n.destination.dtype == n.source.dtype, "a vector copy does not convert"),
-    Rule(VectorCopy, lambda n: 1 <= n.lanes * n.source.dtype.bytes <= 16, "a vector copy moves 1 to 16 bytes"),
+    Rule(
+        VectorCopy, lambda n: 1 <= n.lanes * n.source.dtype.bytes <= 16, "a vector copy moves 1 to 16 bytes"
+    ),
     Rule(
         VectorCopy,
         lambda n: "register" in (n.destination.space, n.source.space),
         "one side of a vector copy is a register array",
     ),
     Rule(CpAsync, lambda n: n.lanes * n.source.dtype.bytes in (4, 8, 16), "cp.async moves 4, 8 or 16 bytes"),
-    Rule(CpAsync, lambda n: (n.source.space, n.destination.space) == ("global", "shared"), "cp.async goes from global to shared"),
+    Rule(
+        CpAsync,
+        lambda n: (n.source.space, n.destination.space) == ("global", "shared"),
+        "cp.async goes from global to shared",
+    ),
     Rule(CpAsyncWait, lambda n: n.pending >= 0, "a wait leaves a number of groups pending"),
     Rule(LdMatrix, lambda n: n.matrices in (1, 2, 4), "ldmatrix loads 1, 2 or 4 matrices"),
-    Rule(LdMatrix, lambda n: (n.source.space, n.destination.space) == ("shared", "register"), "ldmatrix goes from shared to registers"),
+    Rule(
+        LdMatrix,
+        lambda n: (n.source.space, n.destination.space) == ("shared", "register"),
+        "ldmatrix goes from shared to registers",
+    ),
     Rule(Mma, lambda n: tuple(n.shape) in MMA_SHAPES, "mma has one of the shapes of the PTX ISA"),
-    Rule(Mma, lambda n: all(m.space == "register" for m in (n.a, n.b, n.d)), "the operands of mma are register arrays"),
+    Rule(
+        Mma,
+        lambda n: all(m.space == "register" for m in (n.a, n.b, n.d)),
+        "the operands of mma are register arrays",
+    ),
     Rule(Barrier, lambda n: 0 <= n.id < 16, "there are 16 named barriers"),
-    Rule(Barrier, lambda n: n.threads is None or n.threads % 32 == 0 and n.threads > 0, "a barrier counts whole warps"),
+    Rule(
+        Barrier,
+        lambda n: n.threads is None or (n.threads % 32 == 0 and n.threads > 0),
+        "a barrier counts whole warps",
+    ),
 )
 
 _EXPR = (Const, Var, Load, Unary, Binary, Cast, Select, Call)
@@ -175,7 +303,9 @@ class _Walk:
                 for part in children(node):
                     self.check(part, scope, loops, here)
 
-    def _loop(self, node: For | Pipelined | Parallel, scope: frozenset[Var], loops: int, at: Loc | None) -> None:
+    def _loop(
+        self, node: For | Pipelined | Parallel, scope: frozenset[Var], loops: int, at: Loc | None
+    ) -> None:
         own = frozenset(node.vars) if isinstance(node, Parallel) else frozenset((node.var,))
         if own & scope:
             raise _broken(node, "a loop variable is not bound outside", at)
@@ -187,12 +317,19 @@ class _Walk:
 
 def verify_kernel(kernel: Kernel, body: Stmt | None = None) -> None:
     """Raise InternalError TB902 when the kernel (or `body` in place of its own, for later stages) is not valid tile IR."""
-    scope = {*kernel.blocks, kernel.thread, *kernel.symbols, *(p.value for p in kernel.params if isinstance(p.value, Var))}
+    scope = {
+        *kernel.blocks,
+        kernel.thread,
+        *kernel.symbols,
+        *(p.value for p in kernel.params if isinstance(p.value, Var)),
+    }
     for param in kernel.params:
         if isinstance(param.value, Buffer):
             scope.update(s for s in (*param.value.shape, *(param.value.strides or ())) if isinstance(s, Var))
     if len(kernel.grid) != len(kernel.blocks) or not 1 <= len(kernel.grid) <= 3:
-        raise _broken(kernel.body, "a kernel has one block variable for each of one to three grid axes", kernel.loc)
+        raise _broken(
+            kernel.body, "a kernel has one block variable for each of one to three grid axes", kernel.loc
+        )
     tile = _Walk(TILE, (*_SHARED, *_TILE_ONLY))
     for extent in kernel.grid:
         tile.check(extent, frozenset(scope), 0, kernel.loc)
@@ -208,7 +345,11 @@ def verify_program(program: Program) -> None:
     for role in program.roles:
         threads = set(range(role.first_thread, role.first_thread + role.threads))
         if role.threads < 1 or threads & covered or max(threads) >= program.threads:
-            raise _broken(role.body, f"role {role.name} has threads of its own within the block's {program.threads}", role.body.loc)
+            raise _broken(
+                role.body,
+                f"role {role.name} has threads of its own within the block's {program.threads}",
+                role.body.loc,
+            )
         covered |= threads
         _Walk(THREAD, (*_SHARED, *_THREAD_ONLY)).check(role.body, frozenset(scope), 0, None)
         for node in walk(role.body):
@@ -218,4 +359,7 @@ def verify_program(program: Program) -> None:
     for memory in program.shared:
         count = int_value(memory.shape[0])
         if count is None or memory.byte_offset + count * memory.dtype.bytes > program.shared_bytes:
-            raise InternalError("TB902", f"invalid IR: {memory.name} ends past the {program.shared_bytes} bytes of shared memory")
+            raise InternalError(
+                "TB902",
+                f"invalid IR: {memory.name} ends past the {program.shared_bytes} bytes of shared memory",
+            )

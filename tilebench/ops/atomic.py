@@ -13,7 +13,16 @@ from tilebench.ir.expr import Expr, Load, Var, as_expr, const
 from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Stmt
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, as_region, register, scalar
 from tilebench.ops.regions import (
-    coordinates, element_count, extents_of, fitting, over, pair, region_bytes, shape_text, squeezed, writable,
+    coordinates,
+    element_count,
+    extents_of,
+    fitting,
+    over,
+    pair,
+    region_bytes,
+    shape_text,
+    squeezed,
+    writable,
 )  # fmt: skip
 
 AtomicOp = Literal["add", "max", "min", "and", "or", "xor"]
@@ -76,7 +85,9 @@ class AtomicTile(Op):
         def body(walk: Any) -> Stmt:
             indices = coordinates(target, walk.vars)
             element = walk.read(value, walk.vars) if isinstance(value, Region) else value
-            return walk.guarded(target, indices, AtomicRMW(self.op, target.buffer, indices, element.astype(target.dtype)))
+            return walk.guarded(
+                target, indices, AtomicRMW(self.op, target.buffer, indices, element.astype(target.dtype))
+            )
 
         return over(squeezed(target.shape), body)
 
@@ -99,7 +110,8 @@ def _check_target(op: str, buffer: Buffer) -> None:
         raise TypeTileError(
             "TB257",
             f"atomic_{op} on {buffer.dtype} ({buffer.name})",
-            why="atomics work on integers of 16 bits and more" + ("" if bits else ", float16, bfloat16, float32 and float64"),
+            why="atomics work on integers of 16 bits and more"
+            + ("" if bits else ", float16, bfloat16, float32 and float64"),
             fix=f"give {buffer.name} dtype int32" + ("" if bits else " or float32"),
         )
 
@@ -107,7 +119,9 @@ def _check_target(op: str, buffer: Buffer) -> None:
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, Load):
         return value.buffer.scope == "var"
-    return isinstance(value, int | float | Expr) or (hasattr(value, "item") and not isinstance(value, Buffer | Region))
+    return isinstance(value, int | float | Expr) or (
+        hasattr(value, "item") and not isinstance(value, Buffer | Region)
+    )
 
 
 def _rmw(op: str, dst: Load, value: Any, return_prev: bool) -> Stmt | Effect:
@@ -136,7 +150,13 @@ def _atomic(op: AtomicOp, dst: Any, value: Any, return_prev: bool) -> Stmt | Eff
 
 
 def _name(value: Any) -> str:
-    return value.name if isinstance(value, Buffer) else value.buffer.name if isinstance(value, Region | Load) else str(value)
+    return (
+        value.name
+        if isinstance(value, Buffer)
+        else value.buffer.name
+        if isinstance(value, Region | Load)
+        else str(value)
+    )
 
 
 def atomic_add(
@@ -152,14 +172,22 @@ def atomic_add(
 
 
 def atomic_max(
-    dst: Buffer | Region | Load, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+    dst: Buffer | Region | Load,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    annotations: Any = None,
 ) -> Stmt | Effect:
     """dst = max(dst, value) atomically."""
     return _atomic("max", dst, value, return_prev)
 
 
 def atomic_min(
-    dst: Buffer | Region | Load, value: Any, memory_order: str | None = None, return_prev: bool = False, annotations: Any = None
+    dst: Buffer | Region | Load,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    annotations: Any = None,
 ) -> Stmt | Effect:
     """dst = min(dst, value) atomically."""
     return _atomic("min", dst, value, return_prev)
@@ -199,7 +227,9 @@ def _element(value: Any, name: str) -> Load:
     if isinstance(value, Load):
         return value
     raise TypeTileError(
-        "TB259", f"{name} takes one element, got {type(value).__name__} {_name(value)}", fix="index it, as in A[i]"
+        "TB259",
+        f"{name} takes one element, got {type(value).__name__} {_name(value)}",
+        fix="index it, as in A[i]",
     )
 
 
@@ -234,7 +264,11 @@ def _example(op: AtomicOp, dtype: str, value: str, scope: str = "global") -> Cal
             d.add(_atomic(op, tile(b, (bx * 16, 20), (0, 24)), amount, False))
         else:
             own = d.shared("own", (20, 24), dtype)
-            d.add(clear(own), _atomic(op, own, amount, False), _atomic("add", tile(b, (bx * 15, 20), (0, 24)), own, False))
+            d.add(
+                clear(own),
+                _atomic(op, own, amount, False),
+                _atomic("add", tile(b, (bx * 15, 20), (0, 24)), own, False),
+            )
         return d.kernel()
 
     build.__name__ = f"atomic_{op}_{dtype}_{value}_{scope}"

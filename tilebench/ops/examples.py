@@ -10,7 +10,20 @@ from tilebench.ir.dtype import as_dtype, int32
 from tilebench.ir.expr import Expr, Var, as_expr, const
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import (
-    AtomicRMW, Bind, Buffer, For, If, Kernel, Param, Parallel, Pipelined, Region, Scope, Stmt, Store, While,
+    AtomicRMW,
+    Bind,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Param,
+    Pipelined,
+    Region,
+    Scope,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 from tilebench.ops.base import Effect
 
@@ -32,7 +45,9 @@ class Draft:
         self.attributes: dict[str, Any] = {}
         self._bodies: list[list[Stmt]] = [[]]
 
-    def tensor(self, name: str, shape: tuple[Any, ...], dtype: Any, role: Any = "in", strides: Any = None) -> Buffer:
+    def tensor(
+        self, name: str, shape: tuple[Any, ...], dtype: Any, role: Any = "in", strides: Any = None
+    ) -> Buffer:
         """A global tensor argument; new Vars in `shape` become symbols."""
         for extent in shape:
             if isinstance(extent, Var) and extent not in self.symbols:

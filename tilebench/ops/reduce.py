@@ -16,7 +16,17 @@ from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt, whole
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, ReduceKind, as_region, register
 from tilebench.ops.regions import (
-    Walk, accumulator, element_count, is_private, normal_dim, region_bytes, shape_text, squeezed, var_load, var_store, writable,
+    Walk,
+    accumulator,
+    element_count,
+    is_private,
+    normal_dim,
+    region_bytes,
+    shape_text,
+    squeezed,
+    var_load,
+    var_store,
+    writable,
 )  # fmt: skip
 
 
@@ -92,12 +102,18 @@ class Reduce(Op):
             return
         legal = a.dtype.is_int if self.kind.startswith("bit") else a.dtype.is_float or a.dtype.is_int
         if not legal or a.dtype.is_float != b.dtype.is_float or b.dtype.kind == "bool":
-            kinds = "integers" if self.kind.startswith("bit") else "numbers of one kind (floats to floats, integers to integers)"
+            kinds = (
+                "integers"
+                if self.kind.startswith("bit")
+                else "numbers of one kind (floats to floats, integers to integers)"
+            )
             raise TypeTileError(
                 "TB242",
                 f"{name} of {a.dtype} ({a.buffer.name}) into {b.dtype} ({b.buffer.name})",
                 why=f"{name} works on {kinds}",
-                fix="copy the tile to a buffer of the wanted type first" if legal else f"{name} needs an integer buffer",
+                fix="copy the tile to a buffer of the wanted type first"
+                if legal
+                else f"{name} needs an integer buffer",
             )
         if a.buffer is b.buffer:
             raise TypeTileError(
@@ -210,7 +226,9 @@ _COMBINE: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 
-def _reduce(kind: ReduceKind, buffer: Any, out: Any, dim: int, clear: bool, nan_propagate: bool = False) -> Reduce:
+def _reduce(
+    kind: ReduceKind, buffer: Any, out: Any, dim: int, clear: bool, nan_propagate: bool = False
+) -> Reduce:
     source = as_region(buffer, "the buffer to reduce")
     name = f"reduce_{kind}"
     where = normal_dim(dim, len(source.shape), name)
@@ -233,13 +251,20 @@ def reduce(
     kinds = get_args(ReduceKind)
     if reduce_type not in kinds:
         raise TypeTileError(
-            "TB245", f"reduce_type {reduce_type!r} is not known{nearest(str(reduce_type), kinds)}", fix=f"one of {', '.join(kinds)}"
+            "TB245",
+            f"reduce_type {reduce_type!r} is not known{nearest(str(reduce_type), kinds)}",
+            fix=f"one of {', '.join(kinds)}",
         )
     return _reduce(reduce_type, buffer, out, dim, clear, nan_propagate)  # type: ignore[arg-type]
 
 
 def reduce_sum(
-    buffer: Buffer | Region, out: Buffer | Region, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+    buffer: Buffer | Region,
+    out: Buffer | Region,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    annotations: Any = None,
 ) -> Stmt:
     """out = sum of `buffer` along `dim`; clear=False adds to out. batch and annotations change no value."""
     return _reduce("sum", buffer, out, dim, clear)
@@ -285,28 +310,48 @@ def reduce_absmax(
 
 
 def reduce_abssum(
-    buffer: Buffer | Region, out: Buffer | Region, dim: int = -1, batch: int = 1, clear: bool = True, annotations: Any = None
+    buffer: Buffer | Region,
+    out: Buffer | Region,
+    dim: int = -1,
+    batch: int = 1,
+    clear: bool = True,
+    annotations: Any = None,
 ) -> Stmt:
     """out = sum of |element| along `dim`."""
     return _reduce("abssum", buffer, out, dim, clear)
 
 
 def reduce_bitand(
-    buffer: Buffer | Region, out: Buffer | Region, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+    buffer: Buffer | Region,
+    out: Buffer | Region,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    annotations: Any = None,
 ) -> Stmt:
     """out = bitwise and of the elements along `dim`."""
     return _reduce("bitand", buffer, out, dim, clear)
 
 
 def reduce_bitor(
-    buffer: Buffer | Region, out: Buffer | Region, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+    buffer: Buffer | Region,
+    out: Buffer | Region,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    annotations: Any = None,
 ) -> Stmt:
     """out = bitwise or of the elements along `dim`."""
     return _reduce("bitor", buffer, out, dim, clear)
 
 
 def reduce_bitxor(
-    buffer: Buffer | Region, out: Buffer | Region, dim: int = -1, clear: bool = True, batch: int = 1, annotations: Any = None
+    buffer: Buffer | Region,
+    out: Buffer | Region,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    annotations: Any = None,
 ) -> Stmt:
     """out = bitwise exclusive or of the elements along `dim`."""
     return _reduce("bitxor", buffer, out, dim, clear)
@@ -337,7 +382,14 @@ def all_of(buffer: Buffer | Region) -> Effect:
 
 
 def _example(
-    kind: ReduceKind, shape: tuple[int, ...], dim: int, dtype: str, out: str, scope: str = "fragment", clear: bool = True, nan: bool = False
+    kind: ReduceKind,
+    shape: tuple[int, ...],
+    dim: int,
+    dtype: str,
+    out: str,
+    scope: str = "fragment",
+    clear: bool = True,
+    nan: bool = False,
 ) -> Callable[[], Kernel]:
     def build() -> Kernel:
         from tilebench.ops.copy.spec import copy

@@ -134,7 +134,9 @@ class Walk:
 
     def __init__(self, extents: Shape, names: str = "ijklmn") -> None:
         self.extents = extents
-        self.vars = tuple(Var(names[d] if d < len(names) else f"i{d}", dtype=int32) for d in range(len(extents)))
+        self.vars = tuple(
+            Var(names[d] if d < len(names) else f"i{d}", dtype=int32) for d in range(len(extents))
+        )
         self.ranges = {v: (0, e - 1) for v, e in zip(self.vars, extents, strict=True)}
 
     def inner(self, name: str, extent: int) -> Var:
@@ -204,7 +206,9 @@ def var_store(buffer: Buffer, value: Expr) -> Stmt:
 def writable(region: Region, what: str) -> None:
     """Raise TypeTileError TB223 for a region that reaches out of its on-chip buffer for sure (global tails are clipped)."""
     buffer = region.buffer
-    for dim, (offset, extent, size) in enumerate(zip(region.offsets, region.extents, buffer.shape, strict=True)):
+    for dim, (offset, extent, size) in enumerate(
+        zip(region.offsets, region.extents, buffer.shape, strict=True)
+    ):
         total = int_value(size)
         interval = bounds(offset, {})
         if total is None or interval is None:

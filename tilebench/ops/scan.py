@@ -16,7 +16,18 @@ from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt
 from tilebench.ops.base import BlockValues, Cost, Op, register
 from tilebench.ops.regions import (
-    Walk, accumulator, element_count, is_private, normal_dim, pair, region_bytes, shape_text, squeezed, var_load, var_store, writable,
+    Walk,
+    accumulator,
+    element_count,
+    is_private,
+    normal_dim,
+    pair,
+    region_bytes,
+    shape_text,
+    squeezed,
+    var_load,
+    var_store,
+    writable,
 )  # fmt: skip
 
 
@@ -125,21 +136,34 @@ def _scan(kind: Literal["sum", "max"], src: Any, dst: Any, dim: int, reverse: bo
 
 
 def cumsum(
-    src: Buffer | Region, dst: Buffer | Region | None = None, dim: int = 0, reverse: bool = False, annotations: Any = None
+    src: Buffer | Region,
+    dst: Buffer | Region | None = None,
+    dim: int = 0,
+    reverse: bool = False,
+    annotations: Any = None,
 ) -> Stmt:
     """Running sum along `dim`, in place when dst is left out; reverse starts at the end."""
     return _scan("sum", src, dst, dim, reverse)
 
 
 def cummax(
-    src: Buffer | Region, dst: Buffer | Region | None = None, dim: int = 0, reverse: bool = False, annotations: Any = None
+    src: Buffer | Region,
+    dst: Buffer | Region | None = None,
+    dim: int = 0,
+    reverse: bool = False,
+    annotations: Any = None,
 ) -> Stmt:
     """Running maximum along `dim`, in place when dst is left out; reverse starts at the end."""
     return _scan("max", src, dst, dim, reverse)
 
 
 def _example(
-    kind: Literal["sum", "max"], shape: tuple[int, ...], dim: int, dtype: str, reverse: bool = False, in_place: bool = False
+    kind: Literal["sum", "max"],
+    shape: tuple[int, ...],
+    dim: int,
+    dtype: str,
+    reverse: bool = False,
+    in_place: bool = False,
 ) -> Callable[[], Kernel]:
     def build() -> Kernel:
         from tilebench.ops.copy.spec import copy
@@ -152,7 +176,9 @@ def _example(
         d.add(copy(a, one), _scan(kind, one, two, dim, reverse), copy(two, b))
         return d.kernel()
 
-    build.__name__ = f"cum{kind}_{dtype}_{shape_text(shape)}_dim{dim}" + "_reverse" * reverse + "_in_place" * in_place
+    build.__name__ = (
+        f"cum{kind}_{dtype}_{shape_text(shape)}_dim{dim}" + "_reverse" * reverse + "_in_place" * in_place
+    )
     return build
 
 

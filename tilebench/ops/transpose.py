@@ -78,7 +78,10 @@ class Transpose(Op):
         j, i = walk.vars
         source = [i] * (rows != 1) + [j] * (columns != 1)
         destination = [j] * (columns != 1) + [i] * (rows != 1)
-        return walk.parallel(walk.write(self.destination, destination, walk.read(self.source, source)), private=is_private(self.source, self.destination))
+        return walk.parallel(
+            walk.write(self.destination, destination, walk.read(self.source, source)),
+            private=is_private(self.source, self.destination),
+        )
 
 
 def transpose(src: Buffer | Region, dst: Buffer | Region, annotations: Any = None) -> Stmt:
@@ -87,8 +90,6 @@ def transpose(src: Buffer | Region, dst: Buffer | Region, annotations: Any = Non
     a = as_region(src, "the source", None if wanted is None else wanted[:-2] + wanted[-2:][::-1])
     b = as_region(dst, "the destination", None if given is None else given[:-2] + given[-2:][::-1])
     return Transpose(a, b)
-
-
 
 
 def _example(rows: int, columns: int, dtype: str) -> Callable[[], Kernel]:
@@ -106,4 +107,9 @@ def _example(rows: int, columns: int, dtype: str) -> Callable[[], Kernel]:
     return build
 
 
-Transpose.examples = (_example(64, 32, "float16"), _example(33, 48, "float32"), _example(1, 20, "int8"), _example(16, 16, "bfloat16"))
+Transpose.examples = (
+    _example(64, 32, "float16"),
+    _example(33, 48, "float32"),
+    _example(1, 20, "int8"),
+    _example(16, 16, "bfloat16"),
+)

@@ -9,7 +9,19 @@ from typing import Any
 from tilebench.errors import SyncError, TargetError, TypeTileError, located
 from tilebench.ir.expr import Expr, Load, Var, as_expr, int_value
 from tilebench.ir.rewrite import children, transform, walk
-from tilebench.ir.tile import AtomicRMW, Buffer, For, If, Kernel, Parallel, Pipelined, Region, Stmt, Store, While
+from tilebench.ir.tile import (
+    AtomicRMW,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Region,
+    Stmt,
+    Store,
+    While,
+)
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
 from tilebench.passes.ranges import check_indices
@@ -62,7 +74,11 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
         )
     if target.is_gpu and len(kernel.threads) == 3 and kernel.threads[2] > 64:
         raise TargetError(
-            "TB512", f"{kernel.threads[2]} threads along the third axis", at=kernel.loc, why="CUDA allows at most 64 there", fix="use the first axis"
+            "TB512",
+            f"{kernel.threads[2]} threads along the third axis",
+            at=kernel.loc,
+            why="CUDA allows at most 64 there",
+            fix="use the first axis",
         )
     for axis, extent in enumerate(kernel.grid):
         size = int_value(extent)
@@ -173,15 +189,22 @@ def _check_statement(s: Stmt) -> None:
                 )
         case If() | While():
             if s.condition.dtype.kind != "bool":
-                raise TypeTileError("TB268", f"a condition of type {s.condition.dtype}", at=s.loc, fix="compare it: x != 0")
+                raise TypeTileError(
+                    "TB268", f"a condition of type {s.condition.dtype}", at=s.loc, fix="compare it: x != 0"
+                )
         case Parallel():
             if len(s.vars) != len(s.extents) or any(e < 0 for e in s.extents):
                 raise TypeTileError(
-                    "TB269", f"T.Parallel{s.extents} with {len(s.vars)} loop variables", at=s.loc, fix="one extent, at least 0, for each variable"
+                    "TB269",
+                    f"T.Parallel{s.extents} with {len(s.vars)} loop variables",
+                    at=s.loc,
+                    fix="one extent, at least 0, for each variable",
                 )
             _check_parallel(s)
         case For() if int_value(s.step) == 0:
-            raise TypeTileError("TB270", "a loop with step 0 never ends", at=s.loc, fix="use a step other than 0")
+            raise TypeTileError(
+                "TB270", "a loop with step 0 never ends", at=s.loc, fix="use a step other than 0"
+            )
         case Pipelined() if s.num_stages < 0:
             raise SyncError(
                 "TB420",
@@ -235,6 +258,3 @@ def _check_loads(node: Any, at: Any) -> None:
             _check_access(node.buffer, node.indices, node)
     for child in children(node):
         _check_loads(child, here)
-
-
-

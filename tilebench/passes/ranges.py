@@ -10,7 +10,20 @@ from tilebench.ir.expr import Binary, Const, Expr, Load, Select, Var, int_value,
 from tilebench.ir.rewrite import children
 from tilebench.ir.simplify import bounds, from_linear, linear, prove
 from tilebench.ir.tile import (
-    AtomicRMW, Bind, Buffer, For, If, Kernel, Parallel, Pipelined, Region, Seq, Stmt, Store, TileOp, While,
+    AtomicRMW,
+    Bind,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    TileOp,
+    While,
 )  # fmt: skip
 
 INT32_MAX = 2**31 - 1
@@ -77,7 +90,14 @@ def _visit_inside(s: Stmt, scope: _Scope) -> None:
         case Parallel():
             if any(e <= 0 for e in s.extents):
                 return
-            _visit(s.body, _inner(scope, [(v, (0, e - 1), True) for v, e in zip(s.vars, s.extents, strict=True)], scope.guarded))
+            _visit(
+                s.body,
+                _inner(
+                    scope,
+                    [(v, (0, e - 1), True) for v, e in zip(s.vars, s.extents, strict=True)],
+                    scope.guarded,
+                ),
+            )
         case While():
             _expressions((s.condition,), scope)
             _visit(s.body, _inner(scope, (), True))
@@ -159,7 +179,12 @@ def _expression(e: Expr, scope: _Scope) -> None:
 
 
 def _arithmetic(e: Binary) -> None:
-    if e.op in ("floordiv", "floormod", "truncdiv", "truncmod") and isinstance(e.right, Const) and e.right.value == 0 and e.dtype.is_int:
+    if (
+        e.op in ("floordiv", "floormod", "truncdiv", "truncmod")
+        and isinstance(e.right, Const)
+        and e.right.value == 0
+        and e.dtype.is_int
+    ):
         raise TypeTileError(
             "TB263",
             f"integer {'division' if e.op.endswith('div') else 'remainder'} by zero",
@@ -189,7 +214,7 @@ def _check(buffer: Buffer, indices: tuple[Expr, ...], scope: _Scope, at: Loc | N
         if total is None or interval is None:
             continue
         low, high = interval
-        if 0 <= low and high < total:
+        if low >= 0 and high < total:
             continue
         never_inside = low >= total or high < 0
         partly = not scope.guarded and _is_exact(index, scope)
@@ -201,12 +226,21 @@ def _check(buffer: Buffer, indices: tuple[Expr, ...], scope: _Scope, at: Loc | N
 def _outside(buffer: Buffer, dim: int, low: int, high: int, total: int, at: Loc | None) -> TypeTileError:
     values = f"{low}" if low == high else f"{low} to {high}"
     where = f" in dimension {dim}" if len(buffer.shape) > 1 else ""
-    guard = "guard it with an if, or use T.copy, which clips" if buffer.scope == "global" else "make the buffer larger or the loop shorter"
+    guard = (
+        "guard it with an if, or use T.copy, which clips"
+        if buffer.scope == "global"
+        else "make the buffer larger or the loop shorter"
+    )
     return TypeTileError(
         "TB260",
         f"{buffer.name} has {total} elements{where} (0 to {total - 1}), but the index is {values}",
         at=at,
-        why="the access is outside the buffer" + ("" if low == high else f" for {'negative indices' if low < 0 else f'indices from {max(low, total)}'}"),
+        why="the access is outside the buffer"
+        + (
+            ""
+            if low == high
+            else f" for {'negative indices' if low < 0 else f'indices from {max(low, total)}'}"
+        ),
         fix=guard,
     )
 
@@ -215,7 +249,9 @@ def _check_region(region: Region, scope: _Scope, at: Loc | None, name: str) -> N
     _expressions(region.offsets, scope)
     if region.buffer.scope == "global":
         return
-    for dim, (offset, extent, size) in enumerate(zip(region.offsets, region.extents, region.buffer.shape, strict=True)):
+    for dim, (offset, extent, size) in enumerate(
+        zip(region.offsets, region.extents, region.buffer.shape, strict=True)
+    ):
         total, interval = int_value(size), bounds(from_linear(linear(offset)), scope.ranges)
         if total is None or interval is None or scope.guarded:
             continue
@@ -225,6 +261,3 @@ def _check_region(region: Region, scope: _Scope, at: Loc | None, name: str) -> N
             error = _outside(region.buffer, dim, low, high, total, at)
             error.what = f"{name}: {error.what}"
             raise error
-
-
-

@@ -10,7 +10,21 @@ from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Una
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import calls, children
 from tilebench.ir.tile import (
-    AtomicRMW, Bind, Buffer, For, If, Kernel, Parallel, Pipelined, Region, Seq, Stmt, Store, SyncThreads, TileOp, While,
+    AtomicRMW,
+    Bind,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    While,
 )  # fmt: skip
 
 _PRIVATE = ("local", "var")
@@ -158,7 +172,9 @@ def _condition_varies(s: Stmt, facts: _Facts) -> bool:
 def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
     kind = "if" if isinstance(control, If) else "loop"
     notes: list[tuple[Loc | None, str]] = [(control.loc, f"this {kind} is not the same for all threads")]
-    barrier = isinstance(s, SyncThreads) or any(c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e))
+    barrier = isinstance(s, SyncThreads) or any(
+        c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
+    )
     if barrier:
         raise SyncError(
             "TB410",

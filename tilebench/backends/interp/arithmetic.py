@@ -62,7 +62,10 @@ def _pow(a: Value, b: Value) -> Value:
     if np.issubdtype(np.result_type(a), np.integer):
         if np.any(np.asarray(b) < 0):
             raise TypeTileError(
-                "TB271", "an integer to a negative power", why="the result is no integer", fix="cast the base to float32 first"
+                "TB271",
+                "an integer to a negative power",
+                why="the result is no integer",
+                fix="cast the base to float32 first",
             )
         return np.power(a, b)
     return np.power(a, b)
@@ -116,7 +119,9 @@ def _float_to_int(value: Value, target: DType) -> Value:
     low, high = float(target.min), float(target.max)
     inside = (wide >= low) & (wide <= high) if target.bits < 64 else (wide >= low) & (wide < high)
     safe = np.where(inside, wide, 0.0).astype(target.compute_dtype)
-    clamped = np.where(wide > 0, np.array(target.max, target.compute_dtype), np.array(target.min, target.compute_dtype))
+    clamped = np.where(
+        wide > 0, np.array(target.max, target.compute_dtype), np.array(target.min, target.compute_dtype)
+    )
     out = np.where(inside, safe, np.where(np.isnan(wide), np.array(0, target.compute_dtype), clamped))
     return _scalar(out.astype(target.compute_dtype))
 
@@ -207,10 +212,16 @@ def intrinsic(name: str, args: list[Value], argument: DType, result: DType) -> V
         case "dp4a":
             return _dp4a(*args)
         case "fma":
-            wide = np.asarray(args[0], np.float64) * np.asarray(args[1], np.float64) + np.asarray(args[2], np.float64)
+            wide = np.asarray(args[0], np.float64) * np.asarray(args[1], np.float64) + np.asarray(
+                args[2], np.float64
+            )
             return convert(_scalar(wide), result, result)
         case "ldexp":
-            return convert(_scalar(np.ldexp(np.asarray(args[0], np.float64), np.asarray(args[1]).astype(np.int32))), result, result)
+            return convert(
+                _scalar(np.ldexp(np.asarray(args[0], np.float64), np.asarray(args[1]).astype(np.int32))),
+                result,
+                result,
+            )
         case _:
             pass
     function = _MATH[name]

@@ -14,7 +14,14 @@ import numpy as np
 
 from tilebench.backends.interp import warp
 from tilebench.backends.interp.arithmetic import (
-    BINARY, DIVISIONS, SHIFTS, Value, constant, convert, intrinsic, settle,
+    BINARY,
+    DIVISIONS,
+    SHIFTS,
+    Value,
+    constant,
+    convert,
+    intrinsic,
+    settle,
 )  # fmt: skip
 from tilebench.backends.interp.storage import Cell, poison, root_of, viewed
 from tilebench.errors import InternalError, Loc, SyncError, TypeTileError
@@ -113,7 +120,9 @@ class Block:
             case Call():
                 return self._call(e)
             case _:
-                raise InternalError("TB902", f"{type(e).__name__} is no expression that interp knows", at=e.loc)
+                raise InternalError(
+                    "TB902", f"{type(e).__name__} is no expression that interp knows", at=e.loc
+                )
 
     def _unary(self, e: Unary) -> Value:
         value = self.evaluate(e.value)
@@ -225,7 +234,9 @@ class Block:
             private = root.scope in ("local", "var")
             shape = ((1,) if private else ()) + root.static_shape
             valid = np.zeros(shape, bool) if self.check_init else None
-            found = self.cells[root] = Cell(poison(shape, root.dtype, raw), root.dtype, raw, int(private), valid)
+            found = self.cells[root] = Cell(
+                poison(shape, root.dtype, raw), root.dtype, raw, int(private), valid
+            )
         return found
 
     def array(self, buffer: Buffer) -> tuple[Cell, np.ndarray]:
@@ -356,7 +367,9 @@ class Block:
             "TB273",
             f"{element} is out of {inside}{where}, {self.where(bad)}",
             at=at,
-            why="a negative index at run time does not count from the end" if negative else f"{buffer.name} has {extent} elements there",
+            why="a negative index at run time does not count from the end"
+            if negative
+            else f"{buffer.name} has {extent} elements there",
             fix="guard it (if, T.if_then_else), or move the tile with T.copy, which clips at the ends of tensors",
         )
 
@@ -403,7 +416,10 @@ class Block:
 
     def _store_private(self, buffer: Buffer, indices: list[Value], value: Value, at: Loc | None) -> None:
         cell = self.cell(buffer)
-        lanes = max(np.shape(v)[0] if np.ndim(v) else 1 for v in (value, *indices, *([] if self.mask is None else [self.mask])))
+        lanes = max(
+            np.shape(v)[0] if np.ndim(v) else 1
+            for v in (value, *indices, *([] if self.mask is None else [self.mask]))
+        )
         if lanes > 1:
             cell = self.spread(buffer)
         data = viewed(cell.data, buffer, cell.lead)
@@ -421,7 +437,9 @@ class Block:
                 np.copyto(valid[place], True, where=where)
             return
         place = self._private_index(cell, indices)
-        shape = np.broadcast_shapes(*(np.shape(p) for p in place), np.shape(new), np.shape(self.mask) if self.mask is not None else ())
+        shape = np.broadcast_shapes(
+            *(np.shape(p) for p in place), np.shape(new), np.shape(self.mask) if self.mask is not None else ()
+        )
         full = tuple(np.broadcast_to(p, shape) for p in place)
         values = np.broadcast_to(new, shape)
         if self.mask is not None:
@@ -451,7 +469,9 @@ class Block:
         """Write `value` for each active thread and iteration. Raises SyncError TB430 when two write different values to one place."""
         cell, data = self.array(buffer)
         if cell.lead:
-            self._store_private(buffer, self._indices(buffer, indices, data.shape[cell.lead :], node.loc), value, node.loc)
+            self._store_private(
+                buffer, self._indices(buffer, indices, data.shape[cell.lead :], node.loc), value, node.loc
+            )
             return
         plan = self._plan(node, indices)
         cut = self._slices(plan, data.shape) if plan is not None else None
@@ -460,12 +480,19 @@ class Block:
         self._scatter(node, buffer, cell, data, self._indices(buffer, indices, data.shape, node.loc), value)
 
     def _store_slice(
-        self, buffer: Buffer, cell: Cell, data: np.ndarray, cut: tuple[tuple[Any, ...], list[int]], value: Value
+        self,
+        buffer: Buffer,
+        cell: Cell,
+        data: np.ndarray,
+        cut: tuple[tuple[Any, ...], list[int]],
+        value: Value,
     ) -> bool:
         slices, axes = cut
         mask = self.mask
         for varying in (value, mask):
-            if varying is not None and any(n != 1 and axis not in axes for axis, n in enumerate(np.shape(varying))):
+            if varying is not None and any(
+                n != 1 and axis not in axes for axis, n in enumerate(np.shape(varying))
+            ):
                 return False  # more than one value for an element
         part = data[slices] if axes else data[(*slices, ...)]
         new = self._to_part(np.asarray(value), axes)
@@ -487,7 +514,9 @@ class Block:
         self, node: Any, buffer: Buffer, cell: Cell, data: np.ndarray, indices: list[Value], value: Value
     ) -> None:
         mask = self.mask
-        shape = np.broadcast_shapes(*(np.shape(i) for i in indices), np.shape(value), np.shape(mask) if mask is not None else ())
+        shape = np.broadcast_shapes(
+            *(np.shape(i) for i in indices), np.shape(value), np.shape(mask) if mask is not None else ()
+        )
         full = [np.broadcast_to(i, shape) for i in indices]
         values = np.broadcast_to(cell.stored(np.asarray(value), buffer.dtype), shape)
         if mask is not None:
@@ -514,7 +543,11 @@ class Block:
         shape: tuple[int, ...],
         where: tuple[np.ndarray, ...] | None,
     ) -> None:
-        flat = np.ravel_multi_index(tuple(i.astype(np.intp) for i in full), extents) if full else np.zeros(values.size, np.intp)
+        flat = (
+            np.ravel_multi_index(tuple(i.astype(np.intp) for i in full), extents)
+            if full
+            else np.zeros(values.size, np.intp)
+        )
         order = np.argsort(flat, kind="stable")
         same = flat[order][1:] == flat[order][:-1]
         if not same.any():
@@ -537,24 +570,37 @@ class Block:
         )
 
     def _place_text(self, number: int, shape: tuple[int, ...], where: tuple[np.ndarray, ...] | None) -> str:
-        place = [int(w[number]) for w in where] if where is not None else [int(p) for p in np.unravel_index(number, shape)]
+        place = (
+            [int(w[number]) for w in where]
+            if where is not None
+            else [int(p) for p in np.unravel_index(number, shape)]
+        )
         parts = [f"thread {place[0]}"] if shape and shape[0] > 1 else []
         parts += [f"{v.name}={place[a]}" for v, a in self.parallel.items() if a < len(shape) and shape[a] > 1]
         return ", ".join(parts) or "one iteration"
 
     # -------------------------------------------------------------- atomics
 
-    def atomic(self, node: Any, buffer: Buffer, indices: Sequence[Expr], value: Value, op: str, wants_old: bool) -> Value | None:
+    def atomic(
+        self, node: Any, buffer: Buffer, indices: Sequence[Expr], value: Value, op: str, wants_old: bool
+    ) -> Value | None:
         """op= for each active thread and iteration, one after the other; the old values when asked for."""
         cell, data = self.array(buffer)
         places = self._indices(buffer, indices, data.shape[cell.lead :], node.loc)
         mask = self.mask
-        shape = np.broadcast_shapes(*(np.shape(i) for i in places), np.shape(value), np.shape(mask) if mask is not None else ())
+        shape = np.broadcast_shapes(
+            *(np.shape(i) for i in places), np.shape(value), np.shape(mask) if mask is not None else ()
+        )
         chosen = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape)
         full = tuple(np.broadcast_to(i, shape)[chosen].astype(np.intp) for i in places)
         values = np.asarray(np.broadcast_to(value, shape)[chosen])
         combine = _ATOMIC[op]
-        if not wants_old and not cell.raw and op != "exch" and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype:
+        if (
+            not wants_old
+            and not cell.raw
+            and op != "exch"
+            and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype
+        ):
             combine.at(data, full, values)
             old = None
         else:
@@ -570,14 +616,24 @@ class Block:
         return out[()]
 
     def _one_by_one(
-        self, cell: Cell, data: np.ndarray, dtype: DType, full: tuple[np.ndarray, ...], values: np.ndarray, op: str
+        self,
+        cell: Cell,
+        data: np.ndarray,
+        dtype: DType,
+        full: tuple[np.ndarray, ...],
+        values: np.ndarray,
+        op: str,
     ) -> np.ndarray:
         """Rounds in which each element is touched at most once."""
         flat = np.ravel_multi_index(full, data.shape) if full else np.zeros(values.size, np.intp)
         order = np.argsort(flat, kind="stable")
         ordered = flat[order]
         starts = np.r_[True, ordered[1:] != ordered[:-1]] if ordered.size else np.zeros(0, bool)
-        first = np.maximum.accumulate(np.where(starts, np.arange(ordered.size), 0)) if ordered.size else np.zeros(0, np.intp)
+        first = (
+            np.maximum.accumulate(np.where(starts, np.arange(ordered.size), 0))
+            if ordered.size
+            else np.zeros(0, np.intp)
+        )
         rank = np.empty(ordered.size, np.intp)
         rank[order] = np.arange(ordered.size) - first
         old = np.zeros(values.shape, dtype.compute_dtype)
@@ -643,7 +699,9 @@ class Block:
         inside, filled, complete = self._clipped(region, lane, data.shape)
         part = cell.values(data[inside], region.dtype)
         if valid is not None and not valid[inside].all():
-            first = tuple(int(c[0]) + s.start for c, s in zip(np.nonzero(~valid[inside]), inside, strict=True))
+            first = tuple(
+                int(c[0]) + s.start for c, s in zip(np.nonzero(~valid[inside]), inside, strict=True)
+            )
             raise self.uninitialised(region.buffer, first, region.loc)
         if complete:
             return part.reshape(region.shape).copy()
@@ -668,7 +726,9 @@ class Block:
 
     # -------------------------------------------------------------- uninitialised reads
 
-    def uninitialised(self, buffer: Buffer, element: Sequence[int], at: Loc | None, bad: Value | None = None) -> TypeTileError:
+    def uninitialised(
+        self, buffer: Buffer, element: Sequence[int], at: Loc | None, bad: Value | None = None
+    ) -> TypeTileError:
         """The error for a read of memory that nobody has written."""
         return TypeTileError(
             "TB274",
@@ -699,7 +759,10 @@ class Block:
             return
         place = tuple(c[0] for c in np.nonzero(np.atleast_1d(here)))
         numbers = [self.evaluate(i) for i in e.indices]
-        element = [int(np.broadcast_to(n, np.shape(here))[place]) if np.ndim(here) else int(np.asarray(n).flat[0]) for n in numbers]
+        element = [
+            int(np.broadcast_to(n, np.shape(here))[place]) if np.ndim(here) else int(np.asarray(n).flat[0])
+            for n in numbers
+        ]
         raise self.uninitialised(e.buffer, element, e.loc, here)
 
 
@@ -729,6 +792,3 @@ class View:
             assert self.lane is not None, "a value of one thread in an op of the block"
             return value.reshape(value.shape[0])[self.lane]
         return value if np.ndim(value) == 0 else value.flat[0]
-
-
-

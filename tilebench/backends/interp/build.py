@@ -31,7 +31,9 @@ class Interpreted:
     observer: called after each statement with the block, the statement and the buffers that it wrote.
     """
 
-    def __init__(self, typed: Typed, built: Built, check_init: bool = False, observer: Observer | None = None) -> None:
+    def __init__(
+        self, typed: Typed, built: Built, check_init: bool = False, observer: Observer | None = None
+    ) -> None:
         self.typed, self.built = typed, built
         self.check_init, self.observer = check_init, observer
         kernel = typed.kernel
@@ -76,14 +78,20 @@ class Interpreted:
                 self._run_block(place, cells, env, safe)
 
     def _run_block(
-        self, place: tuple[int, ...], cells: dict[Buffer, Cell], env: dict[Var, Value], safe: dict[Buffer, Value]
+        self,
+        place: tuple[int, ...],
+        cells: dict[Buffer, Cell],
+        env: dict[Var, Value],
+        safe: dict[Buffer, Value],
     ) -> None:
         kernel = self.typed.kernel
         here = dict(env)
         for var, number in zip(kernel.blocks, place, strict=True):
             here[var] = constant(number, var.dtype)
         coordinates = (*place, *([0] * (3 - len(place))))
-        block = Block(kernel.thread_count, dict(cells), here, coordinates, self._raw, safe, self.check_init, self._plans)
+        block = Block(
+            kernel.thread_count, dict(cells), here, coordinates, self._raw, safe, self.check_init, self._plans
+        )
         block.bind(kernel.thread, np.arange(kernel.thread_count, dtype=kernel.thread.dtype.compute_dtype))
         Runner(block, self.observer, self._private_loops).run(kernel.body)
 
@@ -99,14 +107,20 @@ class Interpreted:
 
 def _array(name: str, buffer: Buffer, argument: Argument) -> np.ndarray:
     if not isinstance(argument, TensorArgument) or argument.array is None:
-        raise LaunchError("TB620", f"{name} is not a tensor in this machine's memory", fix="pass a NumPy array or a CPU tensor")
+        raise LaunchError(
+            "TB620",
+            f"{name} is not a tensor in this machine's memory",
+            fix="pass a NumPy array or a CPU tensor",
+        )
     array = argument.array
     if array.dtype != buffer.dtype.storage_dtype:
         array = array.view(buffer.dtype.storage_dtype)
     return array
 
 
-def build(typed: Typed, target: Target, check_init: bool = False, observer: Observer | None = None) -> Interpreted:
+def build(
+    typed: Typed, target: Target, check_init: bool = False, observer: Observer | None = None
+) -> Interpreted:
     """The kernel as a NumPy program. Raises nothing: Typed is legal."""
     text = print_kernel(typed.kernel)
     code = CodeText("tile", text.text, tuple(0 if at is None else at.line for at in text.locs))

@@ -11,13 +11,30 @@ import numpy as np
 from tilebench.backends.interp.block import Block, View
 from tilebench.backends.interp.storage import Cell, root_of
 from tilebench.errors import InternalError, SyncError, TileError, TypeTileError
-
 from tilebench.ir.rewrite import calls, loads, variables, walk
 from tilebench.ir.text import print_stmt
 from tilebench.ir.thread import SyncWarp
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Issue, Parallel, Pipelined, Print, Seq, Stmt, Store,
-    SyncThreads, Versioned, Wait, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Issue,
+    Parallel,
+    Pipelined,
+    Print,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
 from tilebench.ops.base import Op
 
@@ -77,7 +94,9 @@ class Runner:
             case Break() | Continue():
                 return self._leave(isinstance(s, Break))
             case AtomicRMW():
-                old = block.atomic(s, s.buffer, s.indices, block.evaluate(s.value), s.op, s.result is not None)
+                old = block.atomic(
+                    s, s.buffer, s.indices, block.evaluate(s.value), s.op, s.result is not None
+                )
                 if s.result is not None:
                     block.bind(s.result, old)
             case Evaluate():
@@ -98,7 +117,9 @@ class Runner:
             case Versioned():
                 return self.run(s.body)
             case _:
-                raise InternalError("TB902", f"interp does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc)
+                raise InternalError(
+                    "TB902", f"interp does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc
+                )
         return None
 
     # -------------------------------------------------------------- control
@@ -132,7 +153,9 @@ class Runner:
     def _leave(self, is_break: bool) -> Signal:
         loop, mask = self.loops[-1], self.block.mask
         whole = loop.entered
-        if mask is None or (whole is not None and mask.shape == whole.shape and (mask == whole).all() and loop.broken is None):
+        if mask is None or (
+            whole is not None and mask.shape == whole.shape and (mask == whole).all() and loop.broken is None
+        ):
             return "break" if is_break else "continue"
         if is_break:
             loop.broken = mask if loop.broken is None else loop.broken | mask
@@ -175,7 +198,9 @@ class Runner:
     def _for_each_thread(self, s: For, loop: _Loop, start: Any, stop: Any, step: Any) -> None:
         """A loop whose bounds differ between threads: it goes on while a thread has an iteration left."""
         block = self.block
-        value = np.asarray(start) + np.zeros(np.broadcast_shapes(np.shape(start), np.shape(stop), np.shape(step)), np.asarray(start).dtype)
+        value = np.asarray(start) + np.zeros(
+            np.broadcast_shapes(np.shape(start), np.shape(stop), np.shape(step)), np.asarray(start).dtype
+        )
         while True:
             going = np.where(np.asarray(step) > 0, value < stop, value > stop)
             live = going if loop.entered is None else going & loop.entered
@@ -324,7 +349,9 @@ class Runner:
         block = self.block
         regions = (*op.reads, *op.writes)
         private = [r for r in regions if r.buffer.scope in ("local", "var")]
-        varies = any(np.ndim(v) and v.shape[0] > 1 for r in regions for v in (block.evaluate(o) for o in r.offsets))
+        varies = any(
+            np.ndim(v) and v.shape[0] > 1 for r in regions for v in (block.evaluate(o) for o in r.offsets)
+        )
         varies = varies or any(block.cell(r.buffer).data.shape[0] > 1 for r in op.reads if r in private)
         divergent = block.mask is not None and not block.mask.all()
         if not varies and not divergent:
@@ -344,7 +371,11 @@ class Runner:
         mask = self.block.mask
         if mask is None or mask.all():
             return
-        active = np.broadcast_to(mask, (self.block.threads, *mask.shape[1:])).reshape(self.block.threads, -1).any(axis=1)
+        active = (
+            np.broadcast_to(mask, (self.block.threads, *mask.shape[1:]))
+            .reshape(self.block.threads, -1)
+            .any(axis=1)
+        )
         waiting = np.nonzero(active)[0]
         missing = np.nonzero(~active)[0]
         raise SyncError(
@@ -390,7 +421,9 @@ class Runner:
             at = tuple(place)
             threads = f", thread {at[0]}" if shape and shape[0] > 1 else ""
             loops = "".join(f", {v.name}={at[a]}" for v, a in block.parallel.items() if shape[a] > 1)
-            print(f"{head}{threads}{loops}: {message}{' '.join(str(np.broadcast_to(v, shape)[at]) for v in values)}")
+            print(
+                f"{head}{threads}{loops}: {message}{' '.join(str(np.broadcast_to(v, shape)[at]) for v in values)}"
+            )
 
 
 def first_access(s: Stmt, buffer: Buffer) -> Any:
@@ -403,7 +436,11 @@ def first_access(s: Stmt, buffer: Buffer) -> Any:
                     return found
             return None
         case Store() if root_of(s.buffer) is buffer:
-            mine = [n for n in (*loads(s.value), *(x for i in s.indices for x in loads(i))) if root_of(n.buffer) is buffer]
+            mine = [
+                n
+                for n in (*loads(s.value), *(x for i in s.indices for x in loads(i)))
+                if root_of(n.buffer) is buffer
+            ]
             return mine[0] if mine else s
         case _:
             mine = [n for n in loads(s) if root_of(n.buffer) is buffer]
@@ -434,6 +471,3 @@ def _ranges(numbers: np.ndarray) -> str:
         else:
             parts.append(str(n))
     return ", ".join(parts[:4]) + (" ..." if len(parts) > 4 else "")
-
-
-

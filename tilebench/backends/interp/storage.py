@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilebench.backends.interp.arithmetic import settle
 from tilebench.ir.dtype import DType, decode, encode
 from tilebench.ir.tile import Buffer
-
-from tilebench.backends.interp.arithmetic import settle
 
 
 @dataclass

@@ -57,7 +57,9 @@ def _shuffle(name: str, value: Any, argument: Any, threads: int, axes: int) -> A
 
 
 def _ballot(predicate: Any, threads: int, axes: int, mask: np.ndarray | None) -> Any:
-    rest = np.broadcast_shapes(np.shape(predicate)[1:], np.shape(mask)[1:] if mask is not None else ()) or (1,) * (axes - 1)
+    rest = np.broadcast_shapes(np.shape(predicate)[1:], np.shape(mask)[1:] if mask is not None else ()) or (
+        1,
+    ) * (axes - 1)
     shape = (threads, *rest)
     bits = np.broadcast_to(predicate, shape)
     if mask is not None:

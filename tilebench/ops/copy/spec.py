@@ -73,7 +73,9 @@ class Copy(Op):
     def expand(self) -> Stmt:
         return over(
             squeezed(self.destination.shape),
-            lambda walk: walk.write(self.destination, walk.vars, walk.read(self.source, walk.vars, self.outside)),
+            lambda walk: walk.write(
+                self.destination, walk.vars, walk.read(self.source, walk.vars, self.outside)
+            ),
             is_private(self.source, self.destination),
         )
 

@@ -32,7 +32,11 @@ def product(
         b = d.tensor("B", (N, total) if transpose_B else (total, N), dtype)
         c = d.tensor("C", (M, N), accumulator, "out")
         a_shape = (K, M) if transpose_A else (M, K)
-        a_tile = d.shared("A_shared", a_shape, dtype) if a_scope == "shared" else d.fragment("A_local", a_shape, dtype)
+        a_tile = (
+            d.shared("A_shared", a_shape, dtype)
+            if a_scope == "shared"
+            else d.fragment("A_local", a_shape, dtype)
+        )
         b_tile = d.shared("B_shared", (N, K) if transpose_B else (K, N), dtype)
         c_tile = d.fragment("C_local", (M, N), accumulator)
         if not clear_accum:
@@ -46,7 +50,13 @@ def product(
         d.add(copy(c_tile, c))
         return d.kernel()
 
-    build.__name__ = f"{dtype}_{M}x{N}x{K}" + "_ta" * transpose_A + "_tb" * transpose_B + f"_{a_scope}" + "_clear" * clear_accum
+    build.__name__ = (
+        f"{dtype}_{M}x{N}x{K}"
+        + "_ta" * transpose_A
+        + "_tb" * transpose_B
+        + f"_{a_scope}"
+        + "_clear" * clear_accum
+    )
     return build
 
 

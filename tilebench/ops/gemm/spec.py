@@ -13,8 +13,18 @@ from tilebench.ir.dtype import float32
 from tilebench.ir.expr import const
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Region, Stmt
-from tilebench.ops.base import BlockValues, Cost, Op, as_region, register
-from tilebench.ops.regions import Walk, accumulator, load, region_bytes, shape_text, var_load, var_store, writable
+from tilebench.ops.base import BlockValues, Cost, Offer, Op, PlaceContext, Requirement, as_region, register
+from tilebench.ops.gemm import place
+from tilebench.ops.regions import (
+    Walk,
+    accumulator,
+    load,
+    region_bytes,
+    shape_text,
+    var_load,
+    var_store,
+    writable,
+)
 
 
 class GemmWarpPolicy(Enum):
@@ -165,6 +175,12 @@ class Gemm(Op):
             out = out.astype(np.int64).astype(np.int32)
         block.write(self.c, out.reshape(self.c.shape))
 
+    def offers(self, target: Target, threads: int) -> tuple[Offer, ...]:
+        return place.offers(self, target, threads)
+
+    def place(self, context: PlaceContext) -> tuple[Requirement, ...]:
+        return place.requirements(self, context)
+
     def cost(self) -> Cost:
         m, n, k = self.mnk
         read: dict[str, float] = {}
@@ -230,5 +246,11 @@ def gemm(
             "TB238", f"gemm: policy is {policy!r}", fix="T.GemmWarpPolicy.Square, .FullRow or .FullCol"
         )
     return Gemm(
-        as_region(A, "A"), as_region(B, "B"), as_region(C, "C"), bool(transpose_A), bool(transpose_B), policy, bool(clear_accum)
+        as_region(A, "A"),
+        as_region(B, "B"),
+        as_region(C, "C"),
+        bool(transpose_A),
+        bool(transpose_B),
+        policy,
+        bool(clear_accum),
     )
