@@ -1,0 +1,114 @@
+"""Shared memory: where each element lies, the swizzle, the banks, and which buffer has which bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilebench.layouts.shared import SharedLayout, Swizzle
+from tilebench.report import LayoutInfo, Report
+from tilebench.views.base import QUIET, Still, clip, new_figure, no_axes, png, hues, titled, write
+
+LINE_BYTES = 128
+"""Bytes of one row of all 32 banks."""
+
+
+def shared(info: LayoutInfo) -> SharedLayout:
+    """The SharedLayout that a report's LayoutInfo describes. With panels, the inner dimension is the one of stride 1."""
+    if info.table is not None:
+        return SharedLayout(info.shape, info.itemsize_bits, table=np.asarray(info.table, np.int32).reshape(info.shape))
+    return SharedLayout(
+        info.shape, info.itemsize_bits, info.strides, info.panel or None, Swizzle(*info.swizzle), panel_stride=info.panel_stride,
+        inner=inner_of(info),
+    )  # fmt: skip
+
+
+def inner_of(info: LayoutInfo) -> int:
+    """The dimension that panels cut: the last one of stride 1 that has more than one index."""
+    ones = [d for d, (n, s) in enumerate(zip(info.shape, info.strides, strict=True)) if s == 1 and n > 1]
+    return ones[-1] if ones else -1
+
+
+def byte_offsets(info: LayoutInfo) -> np.ndarray:
+    """int64 of the tile's shape: the byte, from the buffer's start, of each element."""
+    return shared(info).offsets() * info.itemsize_bits // 8
+
+
+def tiles(report: Report) -> list[LayoutInfo]:
+    """The shared tiles of a report, the largest first."""
+    drawn = [i for i in report.layouts if i.kind == "shared" and 0 < np.prod(i.shape) <= 1 << 20]
+    return sorted(drawn, key=lambda i: -int(np.prod(i.shape)))
+
+
+def bank_rows(info: LayoutInfo, rows: int = 16) -> tuple[np.ndarray, int]:
+    """(int [rows, chunks]: the logical column in bytes / 16 of each 16-byte chunk of the first lines, -1 for none; all lines).
+
+    Columns are the 8 groups of 4 banks in a 128-byte line; the number says which 16-byte piece of its row lies there.
+    """
+    offsets = byte_offsets(info).reshape(-1, *info.shape[-2:])[0] if len(info.shape) > 1 else byte_offsets(info)[None]
+    inner = inner_of(info) % max(1, len(info.shape)) if info.table is None else len(info.shape) - 1
+    if len(info.shape) > 1 and inner == len(info.shape) - 2:
+        offsets = offsets.T
+    column = np.broadcast_to(np.arange(offsets.shape[1]) * info.itemsize_bits // 8 // 16, offsets.shape)
+    lines = int(offsets.max()) // LINE_BYTES + 1
+    grid = np.full((min(rows, lines), 8), -1, np.int64)
+    inside = offsets < grid.shape[0] * LINE_BYTES
+    grid[offsets[inside] // LINE_BYTES, offsets[inside] % LINE_BYTES // 16] = column[inside]
+    return grid, lines
+
+
+def swizzle_name(info: LayoutInfo) -> str:
+    """'128-byte swizzle', 'no swizzle' or 'user table'."""
+    if info.table is not None:
+        return "user table"
+    return f"{1 << (info.swizzle[0] + info.swizzle[1])}-byte swizzle" if info.swizzle[0] else "no swizzle"
+
+
+def sentence(info: LayoutInfo) -> str:
+    """One line that stands for the picture."""
+    return f"{info.buffer}: {'x'.join(map(str, info.shape))}, {swizzle_name(info)}; {info.formula}"
+
+
+def conflicts(report: Report, buffer: str) -> str:
+    """The worst simulated conflict of the accesses of a buffer, '' when none was simulated."""
+    ways = [a.conflict_ways for a in report.accesses if a.buffer == buffer and a.requests]
+    return f"worst access {max(ways)}-way (simulated)" if ways else ""
+
+
+def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
+    """Draw the first 128-byte lines of a tile: colour and number say which 16-byte column of the tile lies there."""
+    grid, lines = bank_rows(info, rows)
+    picture = hues(8)[grid % 8].copy()
+    picture[grid < 0] = 240
+    ax.imshow(picture, interpolation="nearest", aspect="auto")
+    for i, j in np.argwhere(grid >= 0):
+        write(ax, j, i, str(grid[i, j]), ha="center", fontsize=6)
+    no_axes(ax)
+    ax.set_xticks(range(8), [f"{4 * k}–{4 * k + 3}" for k in range(8)])
+    ax.tick_params(labelsize=6, colors=QUIET, length=0)
+    titled(ax, f"{clip(info.buffer, 20)}: {swizzle_name(info)}")
+    note = conflicts(report, info.buffer)
+    shown = f"banks; rows are bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (f"; {note}" if note else "")
+    write(ax, 0.0, -0.13, clip(shown, 64), transform=ax.transAxes, fontsize=6.5, color=QUIET)
+
+
+def still(report: Report) -> Still | None:
+    """The shared tiles of a report side by side, or None when there is none."""
+    shown = tiles(report)[:4]
+    if not shown:
+        return None
+    figure = new_figure(9.5, 3.4)
+    for k, info in enumerate(shown):
+        paint(figure.add_subplot(1, len(shown), k + 1), report, info)
+    figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.16, wspace=0.1)
+    return Still(png(figure), "image/png", "Shared memory by banks. " + ". ".join(sentence(i) for i in shown))
+
+
+def allocation(report: Report) -> list[tuple[str, str, str, str, str]]:
+    """Rows of the byte map: buffer, shape and dtype, bytes, copies, first to last byte."""
+    rows: list[tuple[str, str, str, str, str]] = []
+    for b in sorted((b for b in report.buffers if b.scope.startswith("shared")), key=lambda b: b.offset or 0):
+        where = "" if b.offset is None else f"{b.offset}–{b.offset + b.bytes * max(1, b.versions) - 1}"
+        rows.append((b.name, f"{'x'.join(map(str, b.shape))} {b.dtype}", str(b.bytes * max(1, b.versions)), str(b.versions), where))
+    return rows

@@ -1,0 +1,56 @@
+"""The pipeline over time: bars by lane, coloured by phase, always labelled predicted, simulated or measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilebench.report import Report, TimelineInfo
+from tilebench.views.base import INK, QUIET, Still, clip, new_figure, number, png, quiet, titled, write
+
+PHASES = {"prologue": "#c9b3e6", "steady": "#8ecae6", "epilogue": "#ffcf8a", "": "#c4cbd2"}
+
+
+def lanes(info: TimelineInfo) -> list[str]:
+    """The lanes in the order in which they first appear."""
+    return list(dict.fromkeys(b.lane for b in info.bars))
+
+
+def sentence(info: TimelineInfo) -> str:
+    """One line that stands for the picture."""
+    end = max((b.end_us for b in info.bars), default=0.0)
+    return f"{info.provenance} timeline: {len(info.bars)} bars on {', '.join(lanes(info))}, {number(end)} us; {info.note}"
+
+
+def paint(ax: Any, info: TimelineInfo) -> None:
+    """Draw the bars with their labels where they fit."""
+    names = lanes(info)
+    end = max((b.end_us for b in info.bars), default=1.0) or 1.0
+    for b in info.bars:
+        y = names.index(b.lane)
+        width = max(b.end_us - b.start_us, end / 600)
+        ax.barh(y, width, left=b.start_us, height=0.72, color=PHASES.get(b.phase, PHASES[""]), edgecolor=INK, linewidth=0.4)
+        label = f"{b.label} {b.iteration}" if b.iteration >= 0 else b.label
+        if width / end * 110 > len(label):
+            write(ax, b.start_us + width / 2, y, clip(label, 24), ha="center", fontsize=6)
+    ax.set_yticks(range(len(names)), [clip(n, 16) for n in names])
+    for tick in ax.get_yticklabels():
+        tick.set_parse_math(False)
+    ax.set_ylim(len(names) - 0.45, -0.55)
+    ax.set_xlim(0, end * 1.01)
+    quiet(ax)
+    titled(ax, f"timeline ({info.provenance}), microseconds" + (f": {info.note}" if info.note else ""))
+    present = [p for p in PHASES if p and any(b.phase == p for b in info.bars)]
+    for k, phase in enumerate(present):
+        write(ax, 1.0 - 0.09 * (len(present) - k), 1.06, f"■ {phase}", transform=ax.transAxes, fontsize=6.5, color=QUIET)
+        ax.texts[-1].set_bbox({"facecolor": PHASES[phase], "edgecolor": "none", "pad": 1})
+
+
+def still(report: Report) -> Still | None:
+    """Every timeline of a report, one above the other, or None when there is none."""
+    if not report.timelines:
+        return None
+    figure = new_figure(9.5, 0.6 + sum(0.5 + 0.35 * len(lanes(t)) for t in report.timelines))
+    for k, info in enumerate(report.timelines):
+        paint(figure.add_subplot(len(report.timelines), 1, k + 1), info)
+    figure.subplots_adjust(left=0.1, right=0.99, top=0.85, bottom=0.15, hspace=0.5)
+    return Still(png(figure), "image/png", ". ".join(sentence(t) for t in report.timelines))

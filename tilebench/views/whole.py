@@ -1,0 +1,158 @@
+"""The still form of a whole board: one picture, one page of HTML, one text."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilebench.report import Report
+from tilebench.views import code, diff, findings, layout, passes, roofline, smem, summary, timeline, warps
+from tilebench.views.base import PANEL, QUIET, Still, clip, esc, figure_text, new_figure, png, verdict_mark, write
+
+Painter = Callable[[Any], None]
+COLUMNS = 3
+STILLS: dict[str, Callable[[Report], Still | None]] = {
+    "layout": layout.still, "smem": smem.still, "warps": warps.still, "timeline": timeline.still, "roofline": roofline.still, "diff": diff.still,
+}  # fmt: skip
+
+
+def subtitle(report: Report) -> str:
+    """The second line: the most wanted figures, each with its provenance."""
+    parts: list[str] = []
+    if "run_ms" in report.figures:
+        parts.append(f"run {figure_text(report.figures['run_ms'])}")
+    if "predicted_us" in report.figures:
+        parts.append(f"model {figure_text(report.figures['predicted_us'])}")
+    parts += [f"{what} {much}" for what, much in summary.resources(report) if what in ("registers a thread", "shared memory", "threads")]
+    if report.resources.occupancy is not None:
+        parts.append(f"occupancy {report.resources.occupancy.value:.0%} ({report.resources.occupancy.provenance})")
+    return " · ".join(parts)
+
+
+def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Painter]]:
+    """(view, columns it takes, painter) of each panel that the report has data for."""
+    wanted = [v for v in views if v in STILLS] or list(STILLS)
+    found: list[tuple[str, int, Painter]] = []
+    if "layout" in wanted:
+        count = 2 if "smem" in wanted or "roofline" in wanted else 3
+        found += [("layout", 1, lambda ax, i=i: layout.paint(ax, i, 50)) for i in layout.fragments(report)[:count]]
+    if "smem" in wanted:
+        found += [("smem", 1, lambda ax, i=i: smem.paint(ax, report, i, 12)) for i in smem.tiles(report)[:1]]
+    if "warps" in wanted and "warps" in views:
+        found.append(("warps", 1, lambda ax: warps.paint(ax, report)))
+    if "timeline" in wanted:
+        found += [("timeline", 3, lambda ax, t=t: timeline.paint(ax, t)) for t in report.timelines[:2]]
+    info = report.roofline
+    if "roofline" in wanted and info is not None:
+        found.append(("roofline", 2, lambda ax: roofline.paint(ax, info)))
+    d = diff.shown(report)
+    if "diff" in wanted and d is not None:
+        found.append(("diff", 1, lambda ax: diff.paint(ax, d)))
+    return found
+
+
+def rows_of(found: Sequence[tuple[str, int, Painter]]) -> list[list[tuple[str, int, Painter]]]:
+    """The panels laid out in rows of three columns, in order."""
+    rows: list[list[tuple[str, int, Painter]]] = [[]]
+    for panel in found:
+        if sum(width for _, width, _ in rows[-1]) + panel[1] > COLUMNS:
+            rows.append([])
+        rows[-1].append(panel)
+    return [row for row in rows if row]
+
+
+def picture(report: Report, views: Sequence[str] = ()) -> Still:
+    """The whole board as one PNG on a light card."""
+    rows = rows_of(panels(report, views))
+    heights = [1.35 if row[0][0] == "timeline" else 2.75 for row in rows]
+    head = 0.62
+    total = head + sum(heights) + 0.05
+    width = 10.0
+    figure = new_figure(width, total)
+    figure.patches.append(_band(figure, head / total))
+    mark, colour = verdict_mark(report)
+    top = 1 - 0.2 / total
+    write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
+    write(figure, 0.075 if report.ok is not None else 0.035, top, clip(f"{report.name} on {report.target}: {report.verdict or 'not run'}", 118), fontsize=9.5, fontweight="bold")
+    write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 176), fontsize=7.5, color=QUIET)
+    y = 1 - head / total
+    for row, height in zip(rows, heights, strict=True):
+        y -= height / total
+        x = 0.0
+        used = sum(w for _, w, _ in row)
+        for name, columns, paint in row:
+            share = columns / used if used <= COLUMNS else columns / COLUMNS
+            if used < COLUMNS and name not in ("timeline", "roofline"):
+                share = columns / COLUMNS
+            left, right = (0.075, 0.012) if name in ("timeline", "roofline") else (0.018, 0.018)
+            below, above = {"timeline": (0.24, 0.26), "roofline": (0.34, 0.3), "layout": (0.42, 0.3), "smem": (0.46, 0.3)}.get(name, (0.42, 0.3))
+            box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
+            paint(figure.add_axes(box))
+            x += share
+    return Still(png(figure), "image/png", alt(report))
+
+
+def _band(figure: Any, height: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((0, 1 - height), 1, height, transform=figure.transFigure, facecolor=PANEL, edgecolor="none", zorder=-1)
+
+
+def alt(report: Report) -> str:
+    """The sentence that stands for the picture."""
+    parts = [summary.headline(report)]
+    parts += [layout.sentence(i) for i in layout.fragments(report)[:2]]
+    parts += [timeline.sentence(t) for t in report.timelines[:1]]
+    if report.roofline is not None:
+        parts.append(roofline.sentence(report.roofline))
+    return clip(". ".join(parts), 1200)
+
+
+def html(report: Report) -> str:
+    """Script-free, escaped: verdict line, tables of resources, differences and findings, layouts in words, code excerpts."""
+    mark, colour = verdict_mark(report)
+    out = [f"<p><strong style='color:{colour}'>{esc(mark)}</strong> <strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"]
+    out += [summary.html(report), diff.html(report), findings.html(report)]
+    words = [layout.sentence(i) for i in layout.fragments(report)] + [smem.sentence(i) for i in smem.tiles(report)]
+    if words:
+        out.append("<details><summary>layouts in words</summary><ul>" + "".join(f"<li>{esc(w)}</li>" for w in words) + "</ul></details>")
+    out += [_folded("passes", passes.html(report)), code.html(report)]
+    return "".join(out)
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{esc(title)}</summary>{body}</details>" if body else ""
+
+
+def image(still: Still) -> str:
+    """A still as an element that carries its own data."""
+    return f'<img alt="{esc(still.alt)}" src="data:{still.mime};base64,{base64.b64encode(still.data).decode()}" style="max-width:100%;height:auto">'
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 1040px; margin: 2em auto; padding: 0 1em; }
+img { border: 1px solid #8888; border-radius: 4px; }
+table { border-collapse: collapse; margin: .6em 0; font-size: 13px; }
+td, th { border: 1px solid #8886; padding: .2em .6em; }
+pre { overflow: auto; font-size: 12px; padding: .6em; border: 1px solid #8886; }
+"""
+
+
+def page(reports: list[Report]) -> str:
+    """One self-contained HTML page with the pictures of every report: no script, no network."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    title = ", ".join(dict.fromkeys(r.name for r in reports)) or "no reports"
+    sections: list[str] = []
+    for report in reports:
+        pictures = image(picture(report))
+        more = [s for name in ("smem", "warps") if (s := STILLS[name](report)) is not None]
+        folded = "".join(f"<details><summary>{esc(name)}</summary>{image(s)}</details>" for name, s in zip(("shared memory", "warps"), more, strict=False))
+        sections.append(f"<section><h2>{esc(report.name)}</h2>{pictures}{html(report)}{folded}</section>")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{esc(policy)}">'
+        f'<meta name="viewport" content="width=device-width"><title>{esc(title)}</title><style>{_STYLE}</style></head><body><h1>{esc(title)}</h1>'
+        + "".join(sections)
+        + "</body></html>\n"
+    )
