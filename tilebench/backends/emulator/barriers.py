@@ -76,10 +76,10 @@ def _warps_of(rs: Role, active: np.ndarray | None, id: int, count: int, at: Loc 
     if partial.any() or (everyone and bool((active != rs.real).any())):
         waiting, missing = int(active.sum()), int((rs.real & ~active).sum())
         first = int(rs.tid[np.flatnonzero(rs.real & ~active)[0]])
-        text = f"barrier at {_line(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {missing} never come (first: thread {first})"
+        text = f"barrier at {_line(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {missing} {'never comes' if missing == 1 else 'never come'} (first: thread {first})"
         _stop(
             rs.block, "deadlock", text, (at,),
-            "move the barrier out of the branch or loop that depends on the thread, so that every thread reaches it",
+            "move the barrier out of the branch or loop that depends on the thread, so that every thread reaches it", "TB410",
         )  # fmt: skip
     return rs.warps[whole.any(axis=1)]
 
@@ -113,8 +113,8 @@ def _line(at: Loc | None) -> str:
     return "compiler-made code" if at is None else f"line {at.line}"
 
 
-def _stop(block: Block, kind: str, text: str, places: tuple[Loc | None, ...], hint: str = "") -> None:
+def _stop(block: Block, kind: str, text: str, places: tuple[Loc | None, ...], hint: str = "", code: str = "TB433") -> None:
     key = (kind, *places)
     if not block.machine.findings.known(*key):
-        block.machine.findings.add(key, kind, "error", f"{text} (block {block.name})", places, hint, "TB409")
+        block.machine.findings.add(key, kind, "error", f"{text} (block {block.name})", places, hint, code)
     raise StopBlock(text)

@@ -31,7 +31,7 @@ def error_of(finding: Finding, places: tuple[Loc | None, ...]) -> LaunchError | 
     known = [at for at in places if at is not None]
     kind = LaunchError if finding.kind in ("out-of-bounds", "misaligned", "assert", "endless-loop", "division-by-zero") else SyncError
     return kind(
-        finding.code or "TB404", finding.text, at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
+        finding.code or "TB430", finding.text, at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
         notes=[(at, "the other access") for at in known[:-1] if at.line != known[-1].line],
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ class Machine:
         """Two blocks, or two threads of one, on one element of global memory."""
         later = self.sites[site]
         earlier = self.sites[conflict.earlier_site]
-        key = ("global-race", conflict.kind, earlier.number, site)
+        key = ("race", conflict.kind, later.place.name, *_pair(earlier, later))
         if self.findings.known(*key):
             return
         threads = self.program.threads
@@ -65,7 +65,7 @@ class Machine:
             hint = "blocks are not ordered: let one block own the element, or use an atomic operation"
         if same:
             text += "; both write the same value"
-        self.findings.add(key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, "TB405" if b0 != b1 else "TB404")
+        self.findings.add(key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, "TB431" if b0 != b1 else "TB430")
 
     def name(self, number: int) -> str:
         """A block as the user numbers it: 7, or (1, 3)."""
@@ -119,7 +119,7 @@ class Block:
         """Two threads on one granule of shared memory, not ordered by a barrier."""
         machine = self.machine
         later, earlier = machine.sites[site], machine.sites[conflict.earlier_site]
-        key = ("race", conflict.kind, earlier.number, site)
+        key = ("race", conflict.kind, later.place.name, *_pair(earlier, later))
         if machine.findings.known(*key):
             return
         element = self._element(later, conflict.granule)
@@ -130,22 +130,22 @@ class Block:
         if conflict.kind.endswith("async"):
             text = f"{element}{alias}: thread {t1} {verb1} it at {line(later.at)} while thread {t0}'s asynchronous copy of {line(earlier.at)} is still under way"
             hint = f"wait for the copy (and a barrier, when other threads read) before {line(later.at)}"
-            machine.findings.add(key, "async-race", "error", f"{text} (block {self.name})", (earlier.at, later.at), hint, "TB427")
+            machine.findings.add(key, "async-race", "error", f"{text} (block {self.name})", (earlier.at, later.at), hint, "TB432")
             return
         same = conflict.kind == "WAW-same"
         text = f"{where}, with no barrier between (block {self.name})" + ("; both write the same value" if same else "")
-        code = "TB427" if earlier.kind == "cp.async" or later.kind == "cp.async" else "TB404"
+        code = "TB432" if earlier.kind == "cp.async" or later.kind == "cp.async" else "TB430"
         hint = _hint(earlier.at, later.at, warp=t0 >> 5 == t1 >> 5)
         machine.findings.add(key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, code)
 
     def uninitialised(self, site: int, granule: int, thread: int) -> None:
         """A read of shared memory that nobody wrote."""
         s = self.machine.sites[site]
-        key = ("uninitialised", s.number)
+        key = ("uninitialised", s.place.name, s.at or s.number)
         if self.machine.findings.known(*key):
             return
         text = f"{self._element(s, granule)} is read at {line(s.at)} before anything was written there (block {self.name}, thread {thread})"
-        self.machine.findings.add(key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB407")
+        self.machine.findings.add(key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB274")
 
     def uninitialised_registers(self, memory: Memory, bad: np.ndarray, index: Any, rs: Role, at: Loc | None) -> None:
         """A read of a register that this thread never wrote."""
@@ -156,24 +156,24 @@ class Block:
         where = np.argwhere(bad)[0]
         first = index if isinstance(index, int) else int(np.broadcast_to(index, bad.shape[1:] if np.ndim(index) == bad.ndim - 1 else bad.shape[1:-1]).flat[0])
         text = f"{name} (register {first + int(where[0])}) is read at {line(at)} before it was written (block {self.name}, thread {int(rs.tid[where[-1]])})"
-        self.machine.findings.add(key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB407")
+        self.machine.findings.add(key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB274")
 
     def out_of_bounds(self, site: Site, rs: Role, index: np.ndarray, bad: np.ndarray, low: int, count: int) -> None:
         """An access outside its memory."""
-        key = ("out-of-bounds", site.number)
+        key = ("out-of-bounds", site.place.name, site.at or site.number)
         if self.machine.findings.known(*key):
             return
         where = tuple(int(x) for x in np.argwhere(bad)[0])
         value = int(index[where])
         value = value if value < low else max(value, min(value + site.lanes - 1, low + count) if site.lanes > 1 else value)
-        verb = "written" if site.kind in ("store", "copy-out", "atomic") else "read"
+        verb = "written" if site.kind in ("store", "copy-out", "atomic", "cp.async") else "read"
         text = f"{site.place.name}[{value}] is {verb}, out of {low}..{low + count - 1}, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
         hint = "guard the access with the extent, or give the tile a size that divides it"
-        self.machine.findings.add(key, "out-of-bounds", "error", text, (site.at,), hint, "TB401" if not site.place.shared else "TB402")
+        self.machine.findings.add(key, "out-of-bounds", "error", text, (site.at,), hint, "TB273")
 
     def misaligned(self, site: Site, rs: Role, index: np.ndarray, addresses: np.ndarray, mask: Any) -> None:
         """A vector access at an address that is no multiple of its width."""
-        key = ("misaligned", site.number)
+        key = ("misaligned", site.place.name, site.at or site.number)
         bad = (addresses & (site.width - 1)) != 0
         if mask is not None:
             bad = bad & mask
@@ -181,32 +181,37 @@ class Block:
             return
         where = tuple(int(x) for x in np.argwhere(bad)[0])
         text = f"a {site.width}-byte access at {site.place.name}[{int(index[where])}] is not aligned to {site.width} bytes, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
-        self.machine.findings.add(key, "misaligned", "error", text, (site.at,), "use an offset and a row length that are multiples of the vector", "TB413")
+        self.machine.findings.add(key, "misaligned", "error", text, (site.at,), "use an offset and a row length that are multiples of the vector", "TB276")
 
     def diverged(self, what: str, at: Loc | None) -> None:
         """A warp-wide instruction that only part of a warp runs."""
         key = ("divergence", at, what.split(" ")[0])
         if not self.machine.findings.known(*key):
             text = f"{what}, at {line(at)} (block {self.name})"
-            self.machine.findings.add(key, "divergence", "error", text, (at,), "every lane of the warp must run it: move it out of the branch", "TB410")
+            self.machine.findings.add(key, "divergence", "error", text, (at,), "every lane of the warp must run it: move it out of the branch", "TB434")
 
     def divided_by_zero(self, at: Loc | None) -> None:
         """An integer division by zero; the result is 0."""
         key = ("division", at)
         if not self.machine.findings.known(*key):
-            self.machine.findings.add(key, "division-by-zero", "error", f"an integer is divided by zero at {line(at)} (block {self.name})", (at,), code="TB425")
+            self.machine.findings.add(key, "division-by-zero", "error", f"an integer is divided by zero at {line(at)} (block {self.name})", (at,), code="TB277")
 
     def assertion(self, message: str, thread: int, at: Loc | None) -> None:
         """A device assertion that failed stops the block."""
         key = ("assert", at, message)
         if not self.machine.findings.known(*key):
             text = f"assertion failed at {line(at)}: {message} (block {self.name}, thread {thread})"
-            self.machine.findings.add(key, "assert", "error", text, (at,), code="TB411")
+            self.machine.findings.add(key, "assert", "error", text, (at,), code="TB275")
         raise StopBlock(message)
 
 
+def _pair(earlier: Site, later: Site) -> tuple[object, object]:
+    """What makes two accesses the same pair as before: their lines, or the statements where they have none."""
+    return tuple((site.at.source.name, site.at.line) if site.at is not None else site.number for site in (earlier, later))  # type: ignore[return-value]
+
+
 def _hint(a: Loc | None, b: Loc | None, *, warp: bool) -> str:
-    call = "T.sync_threads()" if not warp else "T.sync_threads() (or T.sync_warp(), both are in one warp)"
+    call = "T.sync_threads()" if not warp else "T.sync_threads() (T.sync_warp() is enough within a warp)"
     if a is not None and b is not None and a.line != b.line:
         return f"put {call} between {line(a)} and {line(b)}" if a.line < b.line else f"put {call} at the end of the loop, after {line(a)}"
     return f"give each thread its own element, or put {call} between the two accesses"
@@ -260,7 +265,7 @@ class Role:
             if not self.block.machine.findings.known(*key):
                 value = index if isinstance(index, int) else int(index[bad].flat[0] if index.shape == bad.shape else index.flat[0])
                 text = f"register {name}[{value}] is {kind}, out of 0..{limit + count - 1}, at {line(at)} (block {self.block.name})"
-                self.block.machine.findings.add(key, "out-of-bounds", "error", text, (at,), "keep the index within the allocation", "TB402")
+                self.block.machine.findings.add(key, "out-of-bounds", "error", text, (at,), "keep the index within the allocation", "TB273")
         return max(0, min(index, limit)) if isinstance(index, int) else np.clip(index, 0, max(limit, 0))
 
     def merge(self, mask: Any) -> Any:
@@ -312,7 +317,7 @@ class Role:
             text = f"the loop at {line(at)} ran {LOOP_LIMIT} times without ending (block {self.block.name})"
             key = ("endless", at)
             if not self.block.machine.findings.known(*key):
-                self.block.machine.findings.add(key, "endless-loop", "error", text, (at,), "check the condition that ends it", "TB411")
+                self.block.machine.findings.add(key, "endless-loop", "error", text, (at,), "check the condition that ends it", "TB435")
             raise StopBlock(text)
 
     def divisor(self, divisor: Any, mask: Any, at: Loc | None) -> None:

@@ -88,7 +88,7 @@ class Shadow:
             writer = self.w_thread[g]
             bad = (written >= clock.unsafe[w, writer >> 5]) & ((writer != t) | (written == PENDING))
             if bad.any():
-                i = int(np.flatnonzero(bad)[0])
+                i = _telling(bad, writer, t)
                 kind = "RAW-async" if written[i] == PENDING else "RAW"
                 self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
         gw = g * clock.warps + w
@@ -115,7 +115,7 @@ class Shadow:
             if atomic:
                 bad &= ~self.w_atomic[g]
             if bad.any():
-                i = int(np.flatnonzero(bad)[0])
+                i = _telling(bad, writer, t)
                 kind = "WAW-async" if written[i] == PENDING else "WAW"
                 self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
         rows = g[:, None] * clock.warps + np.arange(clock.warps)
@@ -126,7 +126,9 @@ class Shadow:
             other_lane = (self.r_thread[own] != t) | (self.r_several[own] >= clock.seg[w])
             bad2[np.arange(len(g)), w] &= other_lane
             if bad2.any():
-                i, v = (int(x[0]) for x in np.nonzero(bad2))
+                far = bad2.copy()
+                far[np.arange(len(g)), w] = False  # a reader of another warp says more
+                i, v = (int(x[0]) for x in np.nonzero(far if far.any() else bad2))
                 row = int(rows[i, v])
                 self.race(site, Conflict(int(g[i]), int(self.r_thread[row]), int(self.r_site[row]), int(t[i]), "WAR"))
         self.w_thread[g] = t
@@ -230,6 +232,12 @@ class GlobalShadow:
     def written(self) -> np.ndarray:
         """Which elements were written."""
         return self.w_thread >= 0
+
+
+def _telling(bad: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> int:
+    """The conflict to report: between two warps if there is one, since a warp barrier does not help there."""
+    far = bad & (earlier >> 5 != later >> 5)
+    return int(np.flatnonzero(far if far.any() else bad)[0])
 
 
 def flat(values: Any) -> np.ndarray:

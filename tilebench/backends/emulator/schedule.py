@@ -210,7 +210,7 @@ def _unwritten(
             counts[param.name] = int(missing.sum())
             first = ", ".join(str(int(i)) for i in np.argwhere(missing)[0])
             text = f"{counts[param.name]} of {array.size} elements of {param.name} are never written (first: {param.name}[{first}])"
-            findings.add(("unwritten", param.name), "unwritten", "warning", text, (param.loc,), "check the grid and the guard of the last tile", "TB408")
+            findings.add(("unwritten", param.name), "unwritten", "warning", text, (param.loc,), "check the grid and the guard of the last tile", "TB278")
     return counts
 
 
