@@ -25,6 +25,7 @@ from tilebench.ops.regions import (
     var_store,
     writable,
 )
+from tilebench.targets import Target
 
 
 class GemmWarpPolicy(Enum):

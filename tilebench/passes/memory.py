@@ -1,0 +1,174 @@
+"""Scheduled -> Allocated: where each shared buffer lives, and when.
+
+Statements are numbered in preorder. A buffer lives from its first to its last access; when a loop may carry its contents from
+one iteration to the next, or holds accesses on both sides, over the whole loop. Buffers that never live at the same time share bytes: each,
+largest first, takes the lowest place that no contemporary has. Starts are aligned to what the layout needs, and so is each
+version of a pipelined buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilebench.errors import TargetError
+from tilebench.ir.rewrite import children, walk
+from tilebench.ir.tile import Buffer, For, Pipelined, Stmt, While
+from tilebench.layouts import SharedLayout
+from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
+from tilebench.passes.stages import Allocated, Scheduled, Slot
+
+SCRATCH_RESERVE = 32 * 1024
+"""Bytes that may be wanted for scratch. Only when they could be too many is it worth lowering the kernel to know; otherwise
+lowering puts its scratch behind the buffers."""
+DEFAULT_LIMIT = 99 * 1024
+NO_REUSE = "TL_DISABLE_SHARED_MEMORY_REUSE"
+
+
+@dataclass(frozen=True)
+class Life:
+    """A buffer and the statements, by preorder number, between which its contents matter."""
+
+    buffer: Buffer
+    first: int
+    last: int
+
+
+def allocate(scheduled: Scheduled) -> Allocated:
+    """Place every shared buffer. Raises TargetError TB521 with a table of bytes when they do not fit."""
+    reuse = not scheduled.kernel.attributes.get("pass_configs", {}).get(NO_REUSE, False)
+    lives = lifetimes(scheduled.body)
+    slots: dict[Buffer, Slot] = {}
+    sized = [(life, *_bytes(life.buffer, scheduled)) for life in lives]
+    for life, size, alignment in sorted(sized, key=lambda x: (-x[2], -x[1], x[0].first)):
+        others = [s for s in slots.values() if not reuse or (s.first <= life.last and life.first <= s.last)]
+        slots[life.buffer] = Slot(_lowest(size, alignment, others), size, life.first, life.last)
+    total = max((s.offset + s.size for s in slots.values()), default=0)
+    facts = scheduled.placed.partitioned.selected.typed.target.facts
+    limit = facts.shared_per_block if facts is not None else DEFAULT_LIMIT
+    scratch = _scratch(scheduled, total) if total + SCRATCH_RESERVE > limit else None
+    if scratch is not None:
+        total = scratch.offset + scratch.size
+    if facts is not None and total > facts.shared_per_block:
+        raise _too_much(scheduled, slots, scratch, total, facts.shared_per_block)
+    ordered = {life.buffer: slots[life.buffer] for life in lives}
+    return Allocated(scheduled, ordered, scratch, total)
+
+
+def _lowest(size: int, alignment: int, others: Sequence[Slot]) -> int:
+    starts = sorted({0, *(-(-(s.offset + s.size) // alignment) * alignment for s in others)})
+    return next(x for x in starts if all(x + size <= s.offset or s.offset + s.size <= x for s in others))
+
+
+def _bytes(buffer: Buffer, scheduled: Scheduled) -> tuple[int, int]:
+    """(bytes of all versions, alignment)."""
+    layout = scheduled.placed.layouts.get(buffer)
+    if isinstance(layout, SharedLayout):
+        size, alignment = layout.size_bytes, 1024 if layout.swizzle.bits else 16
+    else:
+        size, alignment = buffer.dtype.bytes, 16
+        for n in buffer.static_shape:
+            size *= n
+    copies = scheduled.versions.get(buffer, 1)
+    alignment = max(alignment, layout.alignment if isinstance(layout, SharedLayout) and layout.swizzle.bits else 16)
+    return -(-size // alignment) * alignment * copies, alignment
+
+
+def _scratch(scheduled: Scheduled, total: int) -> Slot | None:
+    from tilebench.passes.lower import scratch_bytes
+
+    size = scratch_bytes(scheduled.placed)
+    if not size:
+        return None
+    last = sum(1 for n in walk(scheduled.body) if isinstance(n, Stmt)) - 1
+    return Slot(-(-total // 128) * 128, -(-size // 16) * 16, 0, last)
+
+
+# -- lifetimes
+
+
+def lifetimes(body: Stmt) -> list[Life]:
+    """How long each shared buffer lives, in order of first use."""
+    numbers: dict[Stmt, tuple[int, int]] = {}
+    _number(body, numbers)
+    found: dict[Buffer, list[Touch]] = {}
+    for s in numbers:
+        for t in own_touches(s):
+            if t.buffer.scope == "shared":
+                found.setdefault(t.buffer, []).append(t)
+    return [Life(buffer, *_life(buffer, ts, body, numbers)) for buffer, ts in found.items()]
+
+
+def _number(s: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> None:
+    """Preorder number of each statement, and of the last one below it. A statement that stands twice keeps the first."""
+    start = len(numbers)
+    first = s not in numbers
+    numbers.setdefault(s, (start, start))
+    for child in children(s):
+        if isinstance(child, Stmt):
+            _number(child, numbers)
+    if first:
+        numbers[s] = (start, len(numbers) - 1)
+
+
+def _life(buffer: Buffer, ts: Sequence[Touch], body: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> tuple[int, int]:
+    first = min(numbers[t.stmt][0] for t in ts)
+    last = max(numbers[t.stmt][0] for t in ts)
+    for loop in _loops(body):
+        start, end = numbers[loop]
+        inside = [start <= numbers[t.stmt][0] <= end for t in ts]
+        if any(inside) and not (all(inside) and _written_first(buffer, loop)):
+            first, last = min(first, start), max(last, end)
+    return first, last
+
+
+def _loops(s: Stmt) -> Iterator[Stmt]:
+    if isinstance(s, For | While | Pipelined):
+        yield s
+    for child in children(s):
+        if isinstance(child, Stmt):
+            yield from _loops(child)
+
+
+def _written_first(buffer: Buffer, loop: Stmt) -> bool:
+    """Whether each iteration writes all of the buffer before it reads any of it."""
+    if isinstance(loop, While):
+        return False
+    assert isinstance(loop, For | Pipelined)
+    for s in straight(loop.body):
+        if any(t.buffer is buffer for t in touches(s)):
+            return overwrites(s, buffer)
+    return False
+
+
+# -- the error
+
+
+def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | None, total: int, limit: int) -> TargetError:
+    rows = [("buffer", "shape", "dtype", "versions", "bytes")]
+    largest = max(slots, key=lambda b: slots[b].size)
+    for buffer, slot in slots.items():
+        shape = "x".join(map(str, buffer.static_shape))
+        rows.append((buffer.name, shape, buffer.dtype.name, str(scheduled.versions.get(buffer, 1)), f"{slot.size:,}"))
+    if scratch is not None:
+        rows.append(("(scratch)", "", "", "", f"{scratch.size:,}"))
+    widths = [max(len(r[c]) for r in rows) for c in range(5)]
+    table = [
+        "  ".join(x.rjust(w) if c >= 3 else x.ljust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True))) for r in rows
+    ]
+    saved = sum(s.size for s in slots.values()) + (scratch.size if scratch else 0) - total
+    if saved > 0:
+        table.append(f"({saved:,} bytes are shared by buffers that do not live at the same time)")
+    target = scheduled.placed.partitioned.selected.typed.target
+    staged = max(scheduled.versions.values(), default=1)
+    fix = f"make {largest.name} smaller"
+    if staged > 1:
+        fix = f"num_stages={staged - 1} keeps one version less of each pipelined buffer; or {fix}"
+    return TargetError(
+        "TB521",
+        f"the block needs {total:,} bytes of shared memory; {target.arch} has {limit:,}",
+        at=largest.loc or scheduled.kernel.loc,
+        why="\n       ".join(["where they go:", *table]),
+        fix=fix,
+    )
+

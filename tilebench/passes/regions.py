@@ -1,0 +1,107 @@
+"""What a tile statement touches: accesses to shared and global memory, for the passes that order and place things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tilebench.ir.expr import Expr, Load
+from tilebench.ir.rewrite import children, walk
+from tilebench.ir.tile import (
+    AtomicRMW, Buffer, Parallel, Print, Region, Seq, Stmt, Store, TileOp, Versioned, whole,
+)  # fmt: skip
+from tilebench.ops.atomic import AtomicTile
+
+Mode = Literal["read", "write", "atomic"]
+
+
+@dataclass(frozen=True, eq=False)
+class Touch:
+    """One access to memory that threads share. region None: somewhere in the buffer (the root of its views)."""
+
+    buffer: Buffer
+    mode: Mode
+    region: Region | None
+    stmt: Stmt
+
+
+def root_of(buffer: Buffer) -> Buffer:
+    """The buffer whose storage this one is."""
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
+def touches(s: Stmt) -> Iterator[Touch]:
+    """Every access to shared and global memory in a statement and what is nested in it, in no particular order."""
+    for part in _statements(s):
+        yield from own_touches(part)
+
+
+def own_touches(s: Stmt) -> Iterator[Touch]:
+    """Accesses of the statement itself: of nested statements only those of a tile op's own expressions."""
+    if isinstance(s, TileOp):
+        atomic = isinstance(s, AtomicTile)
+        for r in s.reads:
+            if not (atomic and r is s.destination):
+                yield from _touch(r.buffer, "read", r, s)
+        for r in s.writes:
+            yield from _touch(r.buffer, "atomic" if atomic else "write", r, s)
+    elif isinstance(s, Store):
+        yield from _touch(s.buffer, "write", _element(s.buffer, s.indices), s)
+    elif isinstance(s, AtomicRMW):
+        yield from _touch(s.buffer, "atomic", _element(s.buffer, s.indices), s)
+    elif isinstance(s, Print) and s.buffer is not None:
+        region = whole(s.buffer) if s.buffer.scope != "global" else None
+        yield from _touch(s.buffer, "read", region, s)
+    for child in children(s):
+        if isinstance(child, Stmt):
+            continue
+        for node in walk(child):
+            if isinstance(node, Load):
+                yield from _touch(node.buffer, "read", _element(node.buffer, node.indices), s)
+
+
+def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
+    return Region(buffer, indices, (1,) * len(indices))
+
+
+def _touch(buffer: Buffer, mode: Mode, region: Region | None, s: Stmt) -> Iterator[Touch]:
+    root = root_of(buffer)
+    if root.scope in ("shared", "global"):
+        yield Touch(root, mode, region if root is buffer else None, s)
+
+
+def _statements(s: Stmt) -> Iterator[Stmt]:
+    yield s
+    for child in children(s):
+        if isinstance(child, Stmt):
+            yield from _statements(child)
+
+
+def straight(s: Stmt) -> Iterator[Stmt]:
+    """The statements that run one after the other, Seqs and Versioned taken apart."""
+    if isinstance(s, Seq):
+        for part in s.body:
+            yield from straight(part)
+    elif isinstance(s, Versioned):
+        yield from straight(s.body)
+    else:
+        yield s
+
+
+def overwrites(s: Stmt, buffer: Buffer) -> bool:
+    """Whether the statement certainly writes all of the buffer and reads none of it."""
+    own = [t for t in touches(s) if t.buffer is buffer]
+    if any(t.mode != "write" for t in own):
+        return False
+    if isinstance(s, TileOp):
+        return any(t.region is not None and t.region.is_whole for t in own)
+    if isinstance(s, Parallel):
+        return any(
+            isinstance(x, Store) and x.buffer is buffer and buffer.static_shape == s.extents
+            and all(i is v for i, v in zip(x.indices, s.vars, strict=True))
+            for x in straight(s.body)
+        )  # fmt: skip
+    return False
