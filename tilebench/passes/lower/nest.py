@@ -323,8 +323,32 @@ class Nest:
     def _spill(self) -> None:
         from tilebench.passes.lower.convert import spill
 
-        for k, (buffer, memory) in enumerate(self.spilled.items()):
-            spill(self.b, buffer, memory, first=k == 0, last=k == len(self.spilled) - 1)
+        kept = [(buffer, memory) for buffer, memory in self.spilled.items() if not self._overwrites(buffer)]
+        for k, (buffer, memory) in enumerate(kept):
+            spill(self.b, buffer, memory, first=k == 0, last=k == len(kept) - 1)
+        if self.spilled and not kept:
+            self.b.barrier("shared scratch may still be read from its last use")
+
+    def _overwrites(self, buffer: Buffer) -> bool:
+        """Whether the nest writes every element of a fragment and reads none, so that its old value does not matter."""
+        import numpy as np
+
+        if any(isinstance(n, Load | AtomicRMW) and storage_of(n.buffer) is buffer for n in walk(self.body)):
+            return False
+        covered = np.zeros(_count(buffer), bool)
+        for store, loops in _certain_stores(self.body, ()):
+            if storage_of(store.buffer) is not buffer:
+                continue
+            shape = (*self.extents, *(n for _, n in loops))
+            if np.prod(shape) > 1 << 22:
+                return False
+            grids = np.indices(shape, sparse=True)
+            values = dict(zip((*self.names, *(v for v, _ in loops)), grids, strict=True))
+            found = evaluate(flat_index(store.indices, store.buffer.static_shape), values)
+            if found is not None:
+                flat = np.broadcast_to(found, shape).ravel()
+                covered[flat[(flat >= 0) & (flat < len(covered))]] = True
+        return bool(covered.all())
 
     def _unspill(self) -> None:
         from tilebench.passes.lower.convert import unspill
@@ -738,6 +762,21 @@ def _inline_indices(body: Stmt, names: Sequence[Var]) -> Stmt:
         return s
 
     return change(body)
+
+
+def _certain_stores(s: Stmt, loops: tuple[tuple[Var, int], ...]) -> Iterator[tuple[Store, tuple[tuple[Var, int], ...]]]:
+    """Stores that every iteration does, with the loops around them that count from 0 to a constant."""
+    match s:
+        case Seq():
+            for part in s.body:
+                yield from _certain_stores(part, loops)
+        case Store():
+            yield s, loops
+        case For() if is_const(s.start, 0) and is_const(s.step, 1) and (stop := int_value(s.stop)) is not None:
+            if not any(isinstance(n, Break | Continue) for n in walk(s.body)):
+                yield from _certain_stores(s.body, (*loops, (s.var, stop)))
+        case _:
+            return
 
 
 def _small(e: Expr) -> bool:

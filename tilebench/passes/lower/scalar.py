@@ -37,7 +37,7 @@ def fragment_element(b: Builder, e: Load) -> Expr:
     scratch = b.scratch(e.dtype, 1)
     b.conversions.append(Reason(f"an element of {e.buffer.name} is sent to all threads through shared scratch", e.loc))
     b.barrier("shared scratch may still be read from its last use")
-    with b.loop(layout.registers) as r, b.when(_at(b, layout, r, wanted)):
+    with b.loop(layout.registers) as r, b.when(both(_at(b, layout, r, wanted), _owner(b, layout))):
         b.store(scratch, 0, b.load(memory, r))
     b.barrier(f"an element of {e.buffer.name} is read by all threads")
     return b.bind(e.buffer.name, b.load(scratch, 0))
@@ -54,6 +54,13 @@ def store_element(b: Builder, buffer: Buffer, indices: Sequence[Expr], value: Ex
     value = b.bind(buffer.name, value)
     with b.loop(layout.registers) as r, b.when(_at(b, layout, r, wanted)):
         b.store(memory, r, value)
+
+
+def _owner(b: Builder, layout: FragmentLayout) -> Expr | None:
+    found: Expr | None = None
+    for x in layout.is_owner(b.thread) or ():
+        found = both(found, b.simple(binary("eq", x, const(0))))
+    return found
 
 
 def _at(b: Builder, layout: FragmentLayout, register: Expr, wanted: Sequence[Expr]) -> Expr | None:
