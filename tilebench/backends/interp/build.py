@@ -11,15 +11,13 @@ import numpy as np
 from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.interp.arithmetic import Value, constant, convert
 from tilebench.backends.interp.block import Block
-from tilebench.backends.interp.run import Observer, Runner
+from tilebench.backends.interp.run import Facts, Observer, Runner
 from tilebench.backends.interp.storage import Cell, poison, raw_roots
 from tilebench.errors import LaunchError
 from tilebench.ir.expr import Const, Var, as_expr
-from tilebench.ir.rewrite import walk
 from tilebench.ir.text import print_kernel
-from tilebench.ir.tile import Buffer, Parallel
+from tilebench.ir.tile import Buffer
 from tilebench.passes.stages import Typed
-from tilebench.passes.uniform import stores_only_private
 from tilebench.report import CodeText
 from tilebench.targets import Target
 
@@ -38,8 +36,7 @@ class Interpreted:
         self.check_init, self.observer = check_init, observer
         kernel = typed.kernel
         self._raw = raw_roots(kernel.buffers)
-        nests = [n for n in walk(kernel.body) if isinstance(n, Parallel)]
-        self._private_loops = frozenset(n for n in nests if stores_only_private(n))
+        self._facts = Facts()
         self._plans: dict[int, Any] = {}
 
     def launch(
@@ -93,7 +90,7 @@ class Interpreted:
             kernel.thread_count, dict(cells), here, coordinates, self._raw, safe, self.check_init, self._plans
         )
         block.bind(kernel.thread, np.arange(kernel.thread_count, dtype=kernel.thread.dtype.compute_dtype))
-        Runner(block, self.observer, self._private_loops).run(kernel.body)
+        Runner(block, self.observer, self._facts).run(kernel.body)
 
     def _safe_values(self) -> dict[Buffer, Value]:
         values: Mapping[Buffer, Any] = self.typed.kernel.attributes.get("safe_values") or {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from tilebench.backends.interp.block import Block, View
 from tilebench.backends.interp.storage import Cell, root_of
 from tilebench.errors import InternalError, SyncError, TileError, TypeTileError
-from tilebench.ir.rewrite import calls, loads, variables, walk
+from tilebench.ir.expr import Const, Expr
+from tilebench.ir.rewrite import calls, children, loads, variables, walk
 from tilebench.ir.text import print_stmt
 from tilebench.ir.thread import SyncWarp
 from tilebench.ir.tile import (
@@ -37,6 +38,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.ops.base import Op
+from tilebench.passes.uniform import stores_only_private
 
 Signal = str | None
 Observer = Callable[[Block, Stmt, tuple[Buffer, ...]], None]
@@ -51,11 +53,56 @@ class _Loop:
     entered: Any = None
 
 
+@dataclass(frozen=True)
+class Nest:
+    """What is known of a Parallel nest. private: every thread runs all of it; scalars: private buffers with a copy for each iteration."""
+
+    private: bool
+    scalars: tuple[Buffer, ...] = ()
+
+
+def nest_facts(s: Parallel) -> Nest:
+    """The facts of a nest. Raises SyncError TB413 for a private buffer carried from one iteration to the next."""
+    if stores_only_private(s):
+        return Nest(True)
+    bound = {n.var for n in walk(s.body) if isinstance(n, Bind)} | set(s.vars)
+    stores: dict[Buffer, list[Store | AtomicRMW]] = {}
+    for node in walk(s.body):
+        if isinstance(node, Store | AtomicRMW) and node.buffer.scope in ("local", "var"):
+            stores.setdefault(root_of(node.buffer), []).append(node)
+    scalars: list[Buffer] = []
+    for root, nodes in stores.items():
+        if root.scope == "local" and any(variables(i) & bound for n in nodes for i in n.indices):
+            continue
+        first = first_access(s.body, root)
+        if first is not None and not isinstance(first, Store):
+            raise SyncError(
+                "TB413",
+                f"{root.name} is carried from one iteration of T.Parallel to the next",
+                at=first.loc or s.loc,
+                why="the iterations run on different threads, in no order",
+                fix=f"use a serial loop, T.reduce_sum, or make {root.name} a tile with one element for each iteration",
+            )
+        scalars.append(root)
+    return Nest(False, tuple(scalars))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found out about nests and ops (their varying expressions, private buffers read), kept from block to block."""
+
+    nests: dict[Parallel, Nest] = field(default_factory=dict[Parallel, Nest])
+    ops: dict[Op, tuple[tuple[Expr, ...], tuple[Buffer, ...]]] = field(
+        default_factory=dict[Op, "tuple[tuple[Expr, ...], tuple[Buffer, ...]]"]
+    )
+
+
 class Runner:
     """Runs the statements of one block."""
 
-    def __init__(self, block: Block, observer: Observer | None, private_loops: frozenset[Parallel]) -> None:
-        self.block, self.observer, self.private_loops = block, observer, private_loops
+    def __init__(self, block: Block, observer: Observer | None, facts: Facts) -> None:
+        self.block, self.observer = block, observer
+        self.nests, self.ops = facts.nests, facts.ops
         self.loops: list[_Loop] = []
 
     def run(self, s: Stmt) -> Signal:
@@ -272,7 +319,10 @@ class Runner:
         if any(e == 0 for e in s.extents):
             return
         block = self.block
-        if s in self.private_loops:
+        facts = self.nests.get(s)
+        if facts is None:
+            facts = self.nests[s] = nest_facts(s)
+        if facts.private:
             self._serially(s, 0)
             return
         saved_mask, saved_axes, saved_parallel = block.mask, block.axes, block.parallel
@@ -284,7 +334,7 @@ class Runner:
             block.env[var] = (block.iota(len(saved_axes) + d, var.dtype), len(block.axes))
         if saved_mask is not None:
             block.mask = saved_mask.reshape(saved_mask.shape + (1,) * len(s.extents))
-        made = self._privatise(s)
+        made = self._privatise(facts)
         try:
             self.run(s.body)
         finally:
@@ -306,19 +356,11 @@ class Runner:
             self.block.env[var] = (var.dtype.compute_dtype.type(value), len(self.block.axes))
             self._serially(s, depth + 1)
 
-    def _privatise(self, s: Parallel) -> list[Buffer]:
-        """Give each iteration its own copy of the local and var buffers that the nest writes as scalars."""
+    def _privatise(self, facts: Nest) -> list[Buffer]:
+        """Give each iteration its own copy of the private buffers that the nest writes as scalars."""
         block = self.block
         made: list[Buffer] = []
-        bound = {n.var for n in walk(s.body) if isinstance(n, Bind)} | set(s.vars)
-        stores: dict[Buffer, list[Any]] = {}
-        for node in walk(s.body):
-            if isinstance(node, Store | AtomicRMW) and node.buffer.scope in ("local", "var"):
-                stores.setdefault(root_of(node.buffer), []).append(node)
-        for root, nodes in stores.items():
-            if root.scope == "local" and any(variables(i) & bound for n in nodes for i in n.indices):
-                continue
-            self._refuse_carried(s, root)
+        for root in facts.scalars:
             cell = block.cell(root)
             lead = cell.data.shape[: cell.lead]
             own = cell.data.shape[cell.lead :]
@@ -332,40 +374,38 @@ class Runner:
             made.append(root)
         return made
 
-    def _refuse_carried(self, s: Parallel, root: Buffer) -> None:
-        first = first_access(s.body, root)
-        if first is not None and not isinstance(first, Store):
-            raise SyncError(
-                "TB413",
-                f"{root.name} is carried from one iteration of T.Parallel to the next",
-                at=first.loc or s.loc,
-                why="the iterations run on different threads, in no order",
-                fix=f"use a serial loop, T.reduce_sum, or make {root.name} a tile with one element for each iteration",
-            )
-
     # -------------------------------------------------------------- ops and effects
 
     def _op(self, op: Op) -> None:
         block = self.block
-        regions = (*op.reads, *op.writes)
-        private = [r for r in regions if r.buffer.scope in ("local", "var")]
-        varies = any(
-            np.ndim(v) and v.shape[0] > 1 for r in regions for v in (block.evaluate(o) for o in r.offsets)
-        )
-        varies = varies or any(block.cell(r.buffer).data.shape[0] > 1 for r in op.reads if r in private)
         divergent = block.mask is not None and not block.mask.all()
-        if not varies and not divergent:
+        if not divergent and not self._varies(op):
             op.run(View(block))
             return
-        if any(r not in private for r in op.writes) and divergent:
+        private = [r.buffer for r in op.writes if r.buffer.scope in ("local", "var")]
+        if divergent and len(private) < len(op.writes):
             self._everyone(op, f"T.{type(op).__name__.lower()}")
-        for r in op.writes:
-            if r in private:
-                block.spread(r.buffer)
-        lanes = np.nonzero(np.broadcast_to(block.mask, (block.threads, *block.mask.shape[1:])).reshape(block.threads, -1)[:, 0])[0] \
-            if block.mask is not None else range(block.threads)  # fmt: skip
-        for lane in lanes:
+        for buffer in private:
+            block.spread(buffer)
+        active = np.ones(block.threads, bool)
+        if block.mask is not None:
+            active &= block.mask.reshape(block.mask.shape[0], -1)[:, 0]
+        for lane in np.nonzero(active)[0]:
             op.run(View(block, int(lane)))
+
+    def _varies(self, op: Op) -> bool:
+        """Whether the op is a different one for each thread: its offsets or values differ, or it reads their own arrays."""
+        block = self.block
+        facts = self.ops.get(op)
+        if facts is None:
+            inside = [e for n in (op, *op.reads, *op.writes) for e in children(n) if isinstance(e, Expr)]
+            own = tuple(r.buffer for r in op.reads if r.buffer.scope in ("local", "var"))
+            facts = self.ops[op] = (tuple(e for e in inside if not isinstance(e, Const)), own)
+        exprs, own = facts
+        if any(block.cell(b).data.shape[0] > 1 for b in own):
+            return True
+        values = [block.evaluate(e) for e in exprs]
+        return any(np.ndim(v) and v.shape[0] > 1 for v in values)
 
     def _everyone(self, s: Stmt, what: str) -> None:
         mask = self.block.mask
