@@ -1,0 +1,128 @@
+"""The emitted text, compiled by g++ against a second writing of the PTX functions, gives the specification's values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.compiles import host, kernels, programs
+from tilebench.ir.dtype import DTYPES, decode, encode, float32, round_tf32
+from tilebench.ir.expr import binary, cast
+
+pytestmark = pytest.mark.skipif(not host.available(), reason="no g++ on this machine")
+
+
+def compute(inputs: list[tuple[np.ndarray, str]], make: object, arch: str = "sm_80") -> list[np.ndarray]:
+    """make's expressions of the inputs, element by element (storage form)."""
+    program = programs.elementwise([DTYPES[d] for _, d in inputs], make, len(inputs[0][0]), arch)  # type: ignore[arg-type]
+    values: dict[str, np.ndarray] = {f"x{i}": x for i, (x, _) in enumerate(inputs)}
+    outputs = [p for p in program.params if p.name.startswith("y")]
+    for p in outputs:
+        values[p.name] = np.zeros(len(inputs[0][0]), p.value.dtype.storage_dtype)
+    found = host.run(program, values)
+    return [found[p.name] for p in outputs]
+
+
+def same(a: np.ndarray, b: np.ndarray) -> None:
+    nan = np.isnan(a) & np.isnan(b) if a.dtype.kind == "f" else np.zeros(a.shape, bool)
+    wrong = (a != b) & ~nan
+    assert a.dtype == b.dtype
+    assert not wrong.any(), [(i, a[i], b[i]) for i in np.flatnonzero(wrong)[:6]]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    kind, info = np.dtype(dtype), np.iinfo(dtype)
+    special = np.array([0, 1, 2, 3, 7, info.max, info.min, info.max - 1], kind)
+    x = np.concatenate([special, rng.integers(info.min, info.max, 56, kind)])
+    y = np.concatenate([special[::-1], rng.integers(max(info.min, -9), 9, 56, kind)])
+    ops = ("add", "sub", "mul", "floordiv", "floormod", "min", "max", "bitand", "bitor", "bitxor", "lt", "ge", "ne")
+    k = kind.type(3)
+
+    def make(a: object, b: object) -> list[object]:
+        found = [binary(op, a, b) for op in ops]  # type: ignore[arg-type]
+        return [*found, binary("floordiv", a, 3), binary("floormod", a, 3), binary("floordiv", a, 4), binary("floormod", a, 4), (a + b) * a - b]  # type: ignore[operator]
+
+    with np.errstate(all="ignore"):
+        want = [
+            x + y, x - y, x * y, x // y, x % y, np.minimum(x, y), np.maximum(x, y), x & y, x | y, x ^ y, x < y, x >= y, x != y,
+            x // k, x % k, x // kind.type(4), x % kind.type(4), (x + y) * x - y,
+        ]  # fmt: skip
+    for got, expected in zip(compute([(x, dtype), (y, dtype)], make), want, strict=True):
+        same(got, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16", "tfloat32"])
+def test_rounding_to_a_narrow_float_is_the_specification(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    values = np.concatenate([
+        rng.standard_normal(60), rng.standard_normal(60) * 1e-3, rng.standard_normal(20) * 300, [0.0, -0.0, np.nan, np.inf, -np.inf],
+        [448, 464, 465, 57344, 65504, 2.0**-9, 2.0**-10, 1.5 * 2.0**-10, 2.0**-16, 2.0**-17, 1 + 2.0**-4, 1 + 2.0**-9, 1 + 2.0**-11],
+    ]).astype(np.float32)  # fmt: skip
+    [found] = compute([(values, "float32")], lambda x: [cast(x, DTYPES[dtype])])
+    want = round_tf32(values) if dtype == "tfloat32" else np.asarray(encode(values, DTYPES[dtype]))
+    same(decode(found, DTYPES[dtype]), decode(want, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
+def test_every_fp8_code_widens_to_its_value(dtype: str) -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    [found] = compute([(codes, dtype)], lambda x: [cast(x, float32)])
+    same(found, decode(codes, DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_float_arithmetic_is_rounded_once(dtype: str) -> None:
+    rng = np.random.default_rng(7)
+    x, y = (np.asarray(encode(rng.standard_normal(64).astype(np.float32), DTYPES[dtype])) for _ in range(2))
+    a, b = (decode(v, DTYPES[dtype]).astype(np.float32) for v in (x, y))
+    found = compute([(x, dtype), (y, dtype)], lambda u, v: [u + v, u - v, u * v, u / v, -u, binary("max", u, v), (u + v) * u])
+    once = decode(encode(a + b, DTYPES[dtype]), DTYPES[dtype]).astype(np.float32) * a
+    for got, want in zip(found, [a + b, a - b, a * b, a / b, -a, np.maximum(a, b), once], strict=True):
+        same(decode(got, DTYPES[dtype]), decode(np.asarray(encode(want, DTYPES[dtype])), DTYPES[dtype]))
+
+
+@pytest.mark.parametrize(
+    "suite", [programs.conversions, programs.bits, programs.memory_accesses, programs.control, programs.two_roles]
+)
+def test_the_suites_run(suite: object) -> None:
+    program = suite("sm_80")  # type: ignore[operator]
+    values: dict[str, object] = {}
+    for p in program.params:
+        has_shape = hasattr(p.value, "shape")
+        values[p.name] = np.ones(4096, p.value.dtype.storage_dtype) if has_shape else 1
+    host.run(program, values, tuple(1 for _ in program.grid), {s: 8 for s in program.symbols})
+
+
+def test_atomics_of_every_type_combine_all_threads() -> None:
+    program = programs.atomics("sm_80")
+    values = {p.name: np.zeros(32, p.value.dtype.storage_dtype) for p in program.params}
+    found = host.run(program, values)
+    operations = {
+        "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    }  # fmt: skip
+    for op, run in operations.items():
+        for dtype in programs.atomic_types(op):
+            got = decode(found[f"x_{op}_{dtype}"], dtype)[:16]
+            pairs = decode(np.asarray(encode(np.arange(32).astype(dtype.compute_dtype), dtype)), dtype).reshape(16, 2)
+            want = run(run(np.zeros_like(pairs[:, 0]), pairs[:, 0]), pairs[:, 1])
+            assert np.array_equal(got, decode(np.asarray(encode(want, dtype)), dtype)), (op, dtype, got)
+
+
+def test_a_gemm_is_exact_on_small_integers() -> None:
+    program = kernels.gemm(128, 128, 128, "sm_80")
+    rng = np.random.default_rng(2)
+    a, b = (rng.choice([-2, -1, 1, 2], (128, 128)).astype(np.float16) for _ in range(2))
+    found = host.run(program, {"A": a, "B": b, "C": np.zeros_like(a)})["C"]
+    want = (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16)
+    assert np.array_equal(found, want)
+
+
+def test_a_row_softmax() -> None:
+    program = kernels.softmax(2, 2048, "sm_80")
+    x = np.random.default_rng(1).standard_normal((2, 2048)).astype(np.float16)
+    got = host.run(program, {"X": x, "Y": np.zeros_like(x)}, (2,))["Y"].astype(np.float64)
+    e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(1, keepdims=True))
+    want = e / e.sum(1, keepdims=True)
+    assert np.all(np.abs(got - want) <= 2.0**-10 * want + 2.0**-25)
