@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import gcd
 
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr, binary, const, int_value
 from tilebench.ir.rewrite import rebuild
@@ -193,6 +194,13 @@ def _divide(node: Binary, k: int, ranges: Ranges) -> Expr:
     rest_expr = from_linear(rest)
     interval = bounds(rest_expr, ranges)
     inside = interval is not None and 0 <= interval[0] and interval[1] < k
+    shared = gcd(k, *(c for _, c in rest.terms)) if rest.terms and not inside else 1
+    if shared > 1:  # (g*a + c) // (g*b) = (a + c // g) // b, and the remainder is g * (a % b) when g divides c
+        smaller = from_linear(Linear(tuple((t, c // shared) for t, c in rest.terms), rest.constant // shared))
+        if node.op == "floordiv":
+            return from_linear(whole) + binary("floordiv", smaller, k // shared)
+        if rest.constant % shared == 0:
+            return binary("floormod", smaller, k // shared) * shared
     if node.op == "floordiv":
         high: Expr = const(0, node.dtype) if inside else binary("floordiv", rest_expr, k)
         return from_linear(whole) + high

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 from typing import TypeVar
 
@@ -204,9 +205,16 @@ def pulled_back(node: Node, access: Access, held: FragmentLayout, threads: int) 
     if affine is None:
         return None
     found = held.pullback(affine, node.extents)
-    if found is None or not found.is_digits or found.threads != threads or not found.covers:
+    if found is None or not found.is_digits or found.threads != threads:
         return None
-    return found
+    found = interned(found)
+    return found if found.covers else None
+
+
+@lru_cache(maxsize=1024)
+def interned(layout: FragmentLayout) -> FragmentLayout:
+    """The first layout equal to this one: what it has enumerated is not enumerated again."""
+    return layout
 
 
 def derived(node: Node, access: Access, loop: FragmentLayout) -> FragmentLayout | None:
@@ -252,7 +260,7 @@ def _fewest(layout: FragmentLayout) -> FragmentLayout:
     """The layout without register replicas: they hold nothing of their own."""
     if not layout.is_digits:
         return layout
-    return FragmentLayout(layout.shape, tuple(d for d in layout.reg if d.dim is not None), layout.thread)
+    return interned(FragmentLayout(layout.shape, tuple(d for d in layout.reg if d.dim is not None), layout.thread))
 
 
 def anchored(node: Node, layouts: Mapping[Buffer, AnyLayout], threads: int) -> tuple[FragmentLayout, Access] | None:

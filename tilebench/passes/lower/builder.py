@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from tilebench.errors import LayoutError, Loc
 from tilebench.ir.dtype import DType, bool_, int32, int64
 from tilebench.ir.expr import (
-    Binary, Const, Expr, Load, Select, Var, as_expr, binary, cast, const, int_value, is_const, select, to_bool,
+    COMPARISONS, Binary, Const, Expr, Load, Select, Var, as_expr, binary, cast, const, int_value, is_const, select, to_bool,
 )  # fmt: skip
-from tilebench.ir.rewrite import rebuild, seq, variables
+from tilebench.ir.rewrite import rebuild, seq, variables, walk
 from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
 from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
 from tilebench.ir.tile import Bind, Buffer, For, If, Region, Seq, Stmt, Store
@@ -313,6 +313,11 @@ class Builder:
                 return self.names.get(e, e)
             case Load():
                 return self._load(e)
+            case Binary() if e.op in COMPARISONS and e.left.dtype.is_int and self.nest is not None:
+                found = self.simple(rebuild(e, self.expr))
+                if not isinstance(found, Binary) or found.op not in COMPARISONS or any(isinstance(n, Load) for n in walk(found)):
+                    return found
+                return self.nest.compared(found)
             case _:
                 return rebuild(e, self.expr)
 

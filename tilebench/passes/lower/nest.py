@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tilebench.errors import LayoutError, Loc
-from tilebench.ir.expr import Const, Expr, Load, Select, Var, binary, cast, const, int_value, is_const, select
+from tilebench.ir.expr import Binary, Const, Expr, Load, Select, Var, binary, cast, const, int_value, is_const, select
 from tilebench.ir.rewrite import substitute, variables, walk
 from tilebench.ir.simplify import from_linear, linear
 from tilebench.ir.simplify import Linear as LinearForm
@@ -217,6 +217,16 @@ class Nest:
         rest = LinearForm(tuple((t, c) for t, c in form.terms if variables(t) & self.local), form.constant)
         return base + from_linear(rest)
 
+    def compared(self, e: Binary) -> Expr:
+        """A comparison of integers with what changes inside the nest on its left, the rest on its right."""
+        form = linear(e.left - e.right)
+        terms = [(t, c, bool(variables(t) & self.local)) for t, c in form.terms]
+        if not all(isinstance(t, Var | Binary) for t, _, _ in terms) or not any(moving for _, _, moving in terms):
+            return binary(e.op, self.hoist(e.left), self.hoist(e.right))
+        left = from_linear(LinearForm(tuple((t, c) for t, c, moving in terms if moving), 0))
+        fixed = from_linear(LinearForm(tuple((t, -c) for t, c, moving in terms if not moving), -form.constant))
+        return binary(e.op, left, self.hoist(self.b.simple(fixed)))
+
     def _home(self, e: Expr) -> list[Stmt]:
         """The outermost body where everything that `e` names is known: the top for what only names the thread."""
         return self.b.root if variables(e) <= self.b.root_names else self.parent
@@ -396,7 +406,7 @@ class Nest:
                 self.loads[key] = Wide(e, lanes, memory, direct[0])
                 self.stores[id(direct[1])] = Wide(direct[1], lanes, memory, direct[0])
             else:
-                self.loads[key] = Wide(e, lanes, self.b.registers(e.buffer.name, 0, e.dtype), None)
+                self.loads[key] = Wide(e, lanes, self.b.registers(f"{e.buffer.name}_read", 0, e.dtype), None)
         for s in top:
             if not isinstance(s, Store) or s.buffer.scope not in ("global", "shared") or isinstance(s.buffer, Memory):
                 continue
@@ -410,7 +420,7 @@ class Nest:
                 continue
             source = self._store_source(s, lanes)
             if source is None:
-                self.stores[id(s)] = Wide(s, lanes, self.b.registers(s.buffer.name, 0, s.buffer.dtype), None)
+                self.stores[id(s)] = Wide(s, lanes, self.b.registers(f"{s.buffer.name}_written", 0, s.buffer.dtype), None)
             else:
                 self.stores[id(s)] = Wide(s, lanes, source[0], source[1])
 

@@ -20,7 +20,7 @@ from tilebench.ops.reduce import Reduce
 from tilebench.passes.indices import flat_index
 from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.lower.nest import Nest, lower_parallel
-from tilebench.passes.place_rules import Node, free_layout, loop_names, node_of, pulled_back
+from tilebench.passes.place_rules import Node, free_layout, interned, loop_names, node_of, pulled_back
 
 WARP = 32
 
@@ -81,7 +81,7 @@ def _source_layout(op: Reduce, b: Builder, node: Node) -> FragmentLayout | None:
 def _registers(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> tuple[Memory, FragmentLayout, Buffer]:
     """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's own registers."""
     projected = layout.project(op.dim, keep=True)
-    projected = FragmentLayout(projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread)
+    projected = interned(FragmentLayout(projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread))
     dtype = op.accumulator_dtype
     partial = Buffer("fold", tuple(const(n) for n in projected.shape), dtype, "fragment")
     b.add_fragment(partial, projected)
