@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilebench.backends.base import TensorArgument
-from tilebench.backends.interp import build
+from tilebench.backends.interp import Interpreted, build
 from tilebench.ir.expr import Var
 from tilebench.ir.simplify import bounds
 from tilebench.ir.tile import Buffer, Kernel
@@ -18,17 +18,21 @@ INTERP = parse("interp")
 
 
 def run(
-    kernel: Kernel, *arguments: Any, check_init: bool = False, observer: Any = None, blocks: Any = None
-) -> None:
-    """Check, build and launch `kernel`; arrays are changed in place."""
+    kernel: Kernel,
+    *arguments: Any,
+    check_init: bool = False,
+    check_races: bool = False,
+    observer: Any = None,
+    blocks: Any = None,
+) -> Interpreted:
+    """Check, build and launch `kernel`; arrays are changed in place. Gives what was launched."""
     typed = check(kernel, INTERP)
     symbols: dict[Var, int] = {}
     wrapped: list[Any] = []
     for param, value in zip(kernel.params, arguments, strict=True):
         if isinstance(param.value, Buffer):
-            for extent, size in zip(param.value.shape, value.shape, strict=True):
-                if isinstance(extent, Var):
-                    symbols[extent] = size
+            sizes = zip(param.value.shape, value.shape, strict=True)
+            symbols.update({extent: size for extent, size in sizes if isinstance(extent, Var)})
             wrapped.append(
                 TensorArgument(0, value.shape, tuple(s // value.itemsize for s in value.strides), value)
             )
@@ -40,7 +44,9 @@ def run(
         interval = bounds(extent, ranges)
         assert interval is not None
         grid.append(interval[0])
-    build(typed, INTERP, check_init, observer).launch(wrapped, symbols, tuple(grid), blocks=blocks)
+    built = build(typed, INTERP, check_init, observer, check_races)
+    built.launch(wrapped, symbols, tuple(grid), blocks=blocks)
+    return built
 
 
 def integers(rng: np.random.Generator, *shape: int, dtype: Any = np.float16) -> np.ndarray:

@@ -592,3 +592,64 @@ def test_a_scalar_carried_through_parallel_is_refused() -> None:
     with pytest.raises(SyncError) as caught:
         run(d.kernel(), np.zeros(32, np.float32), np.zeros(32, np.float32))
     assert caught.value.code == "TB413"
+
+
+# ------------------------------------------------------------------ between blocks
+
+
+def test_two_blocks_that_write_one_element_are_a_race() -> None:
+    d = Draft("blocks", (2,))
+    y = d.tensor("C", (4,), "int32", "out")
+    d.store(y, 0, d.blocks[0])
+    with pytest.raises(
+        SyncError, match=r"C\[0\] is written by block \(0, 0, 0\) and written by block \(1, 0, 0\)"
+    ) as caught:
+        run(d.kernel(), np.zeros(4, np.int32), check_races=True)
+    assert caught.value.code == "TB431"
+
+
+def test_a_block_that_reads_its_neighbour_s_part_of_an_inout_tensor_is_a_race() -> None:
+    d = Draft("shift", (2,))
+    x = d.tensor("X", (64,), "float32", "inout")
+    (bx,) = d.blocks
+    with d.parallel(32) as (i,), d.when(binary("lt", bx * 32 + i, 63)):
+        d.store(x, bx * 32 + i, x[bx * 32 + i + 1])
+    with pytest.raises(
+        SyncError, match=r"X\[32\] is read by block \(0, 0, 0\) and written by block \(1, 0, 0\)"
+    ):
+        run(d.kernel(), np.arange(64, dtype=np.float32), check_races=True)
+
+
+def test_kernels_whose_blocks_keep_apart_have_no_findings() -> None:
+    a, b = integers(RNG, 100, 45), integers(RNG, 45, 70)
+    done = run(
+        gemm_kernel(100, 70, 45), a, b, np.zeros((100, 70), np.float32), check_init=True, check_races=True
+    )
+    assert done.findings == ()
+    done = run(
+        attention_kernel(50, 77, 32, True),
+        *(integers(RNG, n, 32) for n in (50, 77, 77)),
+        np.zeros((50, 32), np.float32),
+        check_races=True,
+    )
+    assert done.findings == ()
+
+
+def test_atomics_from_many_blocks_are_no_race() -> None:
+    d = Draft("sum", (4,))
+    x, y = d.tensor("X", (128,), "float32"), d.tensor("Y", (32,), "float32", "out")
+    s = d.shared("s", (32,), "float32")
+    d.add(copy(x[d.blocks[0] * 32], s), atomic_add(y, s), atomic_add(y[0], 1.0))
+    y_values = np.zeros(32, np.float32)
+    done = run(d.kernel(), np.ones(128, np.float32), y_values, check_races=True)
+    assert y_values.tolist() == [8.0] + [4.0] * 31
+    assert done.findings == ()
+
+
+def test_elements_of_an_output_that_nobody_writes_are_found() -> None:
+    d = Draft("short", (3,))
+    x, y = d.tensor("X", (100,), "float32"), d.tensor("Y", (100,), "float32", "out")
+    s = d.shared("s", (32,), "float32")
+    d.add(copy(x[d.blocks[0] * 32], s), copy(s, y[d.blocks[0] * 32]))
+    done = run(d.kernel(), np.ones(100, np.float32), np.zeros(100, np.float32), check_races=True)
+    assert [f.text for f in done.findings] == ["4 of 100 elements of Y are never written, the first is Y[96]"]

@@ -59,6 +59,8 @@ class Block:
         self.raw, self.safe, self.check_init = raw, safe, check_init
         self.plans = plans
         self._constants: dict[int, Value] = {}
+        self.statement: Any = None  # the statement under way, for reports of races between blocks
+        self.in_atomic = False
 
     # -------------------------------------------------------------- axes
 
@@ -328,12 +330,16 @@ class Block:
             part = data[slices]
             if cell.valid is not None:
                 self._check_valid(e, cell, slices, axes)
+            if cell.sharing is not None:
+                cell.sharing.read(slices, self._where(axes), self.coordinates, self.statement)
             if not axes:
                 return np.asarray(cell.values(np.asarray(part), e.dtype))[()]
             return cell.values(self._aligned(part, axes), e.dtype)
         indices = self._indices(e.buffer, e.indices, data.shape, e.loc)
         if cell.valid is not None:
             self._check_gathered(e, cell, indices)
+        if cell.sharing is not None:
+            cell.sharing.read(self._chosen(indices), True, self.coordinates, self.statement)
         return np.asarray(cell.values(data[tuple(indices)], e.dtype))[()]
 
     def _indices(
@@ -497,7 +503,11 @@ class Block:
         part = data[slices] if axes else data[(*slices, ...)]
         new = self._to_part(np.asarray(value), axes)
         where: Any = True if mask is None else self._to_part(mask, axes)
-        np.copyto(part, cell.stored(new, buffer.dtype), where=where)
+        stored = cell.stored(new, buffer.dtype)
+        if cell.sharing is not None:
+            place = slices if axes else (*slices, ...)
+            cell.sharing.write(place, where, self.coordinates, self.statement, part != stored)
+        np.copyto(part, stored, where=where)
         valid = self._validity(buffer, cell)
         if valid is not None:
             np.copyto(valid[slices] if axes else valid[(*slices, ...)], True, where=where)
@@ -528,10 +538,27 @@ class Block:
             full, values = [i.ravel() for i in full], values.ravel()
         if values.size > 1:
             self._refuse_conflicts(node, buffer, full, values, data.shape, shape, where)
+        if cell.sharing is not None:
+            place = tuple(full)
+            cell.sharing.write(place, True, self.coordinates, self.statement, data[place] != values)
         data[tuple(full)] = values
         valid = self._validity(buffer, cell)
         if valid is not None:
             valid[tuple(full)] = True
+
+    def _where(self, axes: list[int]) -> Any:
+        """The mask over the dimensions of a slice along `axes`: where some iteration is active."""
+        if self.mask is None:
+            return True
+        rest = tuple(a for a in range(self.mask.ndim) if a not in axes)
+        return self._to_part(self.mask.any(axis=rest, keepdims=True), axes)
+
+    def _chosen(self, indices: list[Value]) -> tuple[np.ndarray, ...]:
+        """Indices of the active elements, flat."""
+        mask = np.bool_(True) if self.mask is None else self.mask
+        shape = np.broadcast_shapes(*(np.shape(i) for i in indices), np.shape(mask))
+        chosen = np.broadcast_to(mask, shape)
+        return tuple(np.broadcast_to(i, shape)[chosen] for i in indices)
 
     def _refuse_conflicts(
         self,
@@ -594,14 +621,10 @@ class Block:
         chosen = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape)
         full = tuple(np.broadcast_to(i, shape)[chosen].astype(np.intp) for i in places)
         values = np.asarray(np.broadcast_to(value, shape)[chosen])
-        combine = _ATOMIC[op]
-        if (
-            not wants_old
-            and not cell.raw
-            and op != "exch"
-            and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype
-        ):
-            combine.at(data, full, values)
+        if cell.sharing is not None:
+            cell.sharing.atomic(full)
+        if not wants_old and op != "exch" and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype:
+            _ATOMIC[op].at(data, full, values)
             old = None
         else:
             old = self._one_by_one(cell, data, buffer.dtype, full, values, op)
@@ -703,6 +726,8 @@ class Block:
                 int(c[0]) + s.start for c, s in zip(np.nonzero(~valid[inside]), inside, strict=True)
             )
             raise self.uninitialised(region.buffer, first, region.loc)
+        if cell.sharing is not None and not self.in_atomic:
+            cell.sharing.read(inside, True, self.coordinates, self.statement)
         if complete:
             return part.reshape(region.shape).copy()
         fill = self.safe.get(region.buffer, 0)
@@ -720,7 +745,13 @@ class Block:
         cell, data, valid = self._tile(region, lane)
         inside, filled, _ = self._clipped(region, lane, data.shape)
         new = np.broadcast_to(values, region.shape).reshape(region.extents)[filled]
-        data[inside] = cell.stored(new, region.dtype)
+        stored = cell.stored(new, region.dtype)
+        if cell.sharing is not None:
+            if self.in_atomic:
+                cell.sharing.atomic(inside)
+            else:
+                cell.sharing.write(inside, True, self.coordinates, self.statement, data[inside] != stored)
+        data[inside] = stored
         if valid is not None:
             valid[inside] = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,14 @@ from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.interp.arithmetic import Value, constant, convert
 from tilebench.backends.interp.block import Block
 from tilebench.backends.interp.run import Facts, Observer, Runner
+from tilebench.backends.interp.sharing import Sharing
 from tilebench.backends.interp.storage import Cell, poison, raw_roots
 from tilebench.errors import LaunchError
 from tilebench.ir.expr import Const, Var, as_expr
 from tilebench.ir.text import print_kernel
 from tilebench.ir.tile import Buffer
 from tilebench.passes.stages import Typed
-from tilebench.report import CodeText
+from tilebench.report import CodeText, Finding
 from tilebench.targets import Target
 
 
@@ -26,14 +27,22 @@ class Interpreted:
     """A kernel ready to run in NumPy.
 
     check_init: an element of shared, fragment, local or var memory read before it is written is an error (TB274).
+    check_races: blocks that touch one element of a tensor, one of them writing, are an error (TB431); elements of outputs that
+    no block wrote are listed in `findings` after a launch.
     observer: called after each statement with the block, the statement and the buffers that it wrote.
     """
 
     def __init__(
-        self, typed: Typed, built: Built, check_init: bool = False, observer: Observer | None = None
+        self,
+        typed: Typed,
+        built: Built,
+        check_init: bool = False,
+        observer: Observer | None = None,
+        check_races: bool = False,
     ) -> None:
         self.typed, self.built = typed, built
-        self.check_init, self.observer = check_init, observer
+        self.check_init, self.check_races, self.observer = check_init, check_races, observer
+        self.findings: tuple[Finding, ...] = ()
         kernel = typed.kernel
         self._raw = raw_roots(kernel.buffers)
         self._facts = Facts()
@@ -60,7 +69,9 @@ class Interpreted:
                 assert not isinstance(argument, TensorArgument)
                 env[param.value] = constant(argument, param.value.dtype)
                 continue
-            cells[param.value] = Cell(_array(param.name, param.value, argument), param.value.dtype, True)
+            array = _array(param.name, param.value, argument)
+            sharing = Sharing(param.value, array.shape) if self.check_races else None
+            cells[param.value] = Cell(array, param.value.dtype, True, sharing=sharing)
         sizes = Block(kernel.thread_count, dict(cells), env, (), self._raw, {}, False, {})
         for buffer in kernel.buffers:
             if buffer.scope == "global" and buffer not in cells and buffer.view_of is None:
@@ -73,6 +84,8 @@ class Interpreted:
         with np.errstate(all="ignore"):
             for place in chosen:
                 self._run_block(place, cells, env, safe)
+        if self.check_races and blocks is None:
+            self.findings = tuple(self._unwritten(cells))
 
     def _run_block(
         self,
@@ -91,6 +104,23 @@ class Interpreted:
         )
         block.bind(kernel.thread, np.arange(kernel.thread_count, dtype=kernel.thread.dtype.compute_dtype))
         Runner(block, self.observer, self._facts).run(kernel.body)
+
+    def _unwritten(self, cells: dict[Buffer, Cell]) -> Iterator[Finding]:
+        for param in self.typed.kernel.params:
+            if not isinstance(param.value, Buffer) or param.role != "out":
+                continue
+            sharing = cells[param.value].sharing
+            missing = sharing.first_unwritten() if sharing is not None else None
+            if missing is not None:
+                index, count = missing
+                yield Finding(
+                    "unwritten",
+                    "warning",
+                    f"{count} of {cells[param.value].data.size} elements of {param.name} are never written, the first is "
+                    f"{param.name}[{', '.join(map(str, index))}]",
+                    hint="check the grid (T.ceildiv) and the guards of the last blocks",
+                    code="TB432",
+                )
 
     def _safe_values(self) -> dict[Buffer, Value]:
         values: Mapping[Buffer, Any] = self.typed.kernel.attributes.get("safe_values") or {}
@@ -116,9 +146,13 @@ def _array(name: str, buffer: Buffer, argument: Argument) -> np.ndarray:
 
 
 def build(
-    typed: Typed, target: Target, check_init: bool = False, observer: Observer | None = None
+    typed: Typed,
+    target: Target,
+    check_init: bool = False,
+    observer: Observer | None = None,
+    check_races: bool = False,
 ) -> Interpreted:
     """The kernel as a NumPy program. Raises nothing: Typed is legal."""
     text = print_kernel(typed.kernel)
     code = CodeText("tile", text.text, tuple(0 if at is None else at.line for at in text.locs))
-    return Interpreted(typed, Built(target, (code,)), check_init, observer)
+    return Interpreted(typed, Built(target, (code,)), check_init, observer, check_races)

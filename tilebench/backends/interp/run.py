@@ -37,6 +37,7 @@ from tilebench.ir.tile import (
     Wait,
     While,
 )  # fmt: skip
+from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.base import Op
 from tilebench.passes.uniform import stores_only_private
 
@@ -107,6 +108,7 @@ class Runner:
 
     def run(self, s: Stmt) -> Signal:
         """Execute a statement. Gives 'break' or 'continue' when all threads do that."""
+        self.block.statement = s
         try:
             signal = self._dispatch(s)
         except TileError as error:
@@ -378,6 +380,7 @@ class Runner:
 
     def _op(self, op: Op) -> None:
         block = self.block
+        block.in_atomic = isinstance(op, AtomicTile)
         divergent = block.mask is not None and not block.mask.all()
         if not divergent and not self._varies(op):
             op.run(View(block))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilebench.backends.interp.arithmetic import settle
+from tilebench.backends.interp.sharing import Sharing
 from tilebench.ir.dtype import DType, decode, encode
 from tilebench.ir.tile import Buffer
 
@@ -22,7 +23,8 @@ class Cell:
     """The storage behind one buffer and its views.
 
     data: [lead..., *shape], lead being (lanes, *iteration axes) for private buffers and nothing for others; raw: storage form;
-    lead: number of leading axes; valid: what has been written, same shape as data (None: not tracked).
+    lead: number of leading axes; valid: what has been written, same shape as data (None: not tracked);
+    sharing: which block touched an element of a tensor (None: not tracked).
     """
 
     data: np.ndarray
@@ -30,6 +32,7 @@ class Cell:
     raw: bool
     lead: int = 0
     valid: np.ndarray | None = None
+    sharing: Sharing | None = None
 
     def values(self, part: np.ndarray, dtype: DType) -> np.ndarray:
         """A part of the data in compute form."""
