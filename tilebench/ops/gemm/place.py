@@ -125,7 +125,7 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
     elif instruction.name == "fma":
         from tilebench.ops.gemm.fma import accumulator_layout
 
-        layout = _lifted(op.c, accumulator_layout(m, n, context.threads))
+        layout = lifted(op.c, accumulator_layout(m, n, context.threads))
         found.append(Requirement(op.c.buffer, layout, False, "a tile of registers for each thread", op.loc))
         for region, along_k in ((op.a, not op.transpose_a), (op.b, op.transpose_b)):
             if along_k and region.dtype.bits >= 8:
@@ -138,10 +138,10 @@ def _fragment(region: Region, layout: FragmentLayout, copies: int, reason: str) 
     if copies > 1:
         layout = layout.replicate(copies)
         reason += f", computed {copies} times"
-    return Requirement(region.buffer, _lifted(region, layout), True, reason, region.loc)
+    return Requirement(region.buffer, lifted(region, layout), True, reason, region.loc)
 
 
-def _lifted(region: Region, layout: FragmentLayout) -> FragmentLayout:
+def lifted(region: Region, layout: FragmentLayout) -> FragmentLayout:
     """A matrix layout for a buffer with unit dimensions in front."""
     for _ in range(len(region.extents) - layout.rank):
         layout = layout.expand(0, 1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,8 +14,18 @@ from tilebench.ir.dtype import float32
 from tilebench.ir.expr import const
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Region, Stmt
-from tilebench.ops.base import BlockValues, Cost, Offer, Op, PlaceContext, Requirement, as_region, register
-from tilebench.ops.gemm import place
+from tilebench.ops.base import (
+    BlockValues,
+    Cost,
+    Lowering,
+    Offer,
+    Op,
+    PlaceContext,
+    Requirement,
+    as_region,
+    register,
+)
+from tilebench.ops.gemm import fma, mma, place
 from tilebench.ops.regions import (
     Walk,
     accumulator,
@@ -57,11 +68,19 @@ ACCUMULATORS: dict[str, tuple[str, ...]] = {
 class Gemm(Op):
     """c[M, N] += op(a) @ op(b), accumulated in c's dtype; clear_accum: c = op(a) @ op(b).
 
-    a is [M, K] ([K, M] when transpose_a), b is [K, N] ([N, K] when transpose_b), each shared or fragment; c is a fragment.
-    Products of 16-bit and 8-bit floats are exact in float32; sums round in float32 in any order (float64 for float64), and once
-    more to c's dtype at the end. Integer sums wrap around in int32. float32 operands may be rounded to tf32 (10 mantissa
-    bits, nearest) by targets that multiply them on tensor cores. inf and NaN follow IEEE arithmetic.
+    a is [M, K] ([K, M] when transpose_a), b is [K, N] ([N, K] when transpose_b), each shared or fragment; c
+    is a fragment. Products of 16-bit and 8-bit floats are exact in float32; sums round in float32 in any
+    order (float64 for float64), and once more to c's dtype at the end. Integer sums wrap around in int32.
+    float32 operands may be rounded to tf32 (10 mantissa bits, nearest) by targets that multiply them on
+    tensor cores. inf and NaN follow IEEE arithmetic.
     """
+
+    lowerings: ClassVar[Mapping[str, Lowering]] = {
+        "mma.m16n8k16": mma.lower,
+        "mma.m16n8k8": mma.lower,
+        "mma.m16n8k32": mma.lower,
+        "fma": fma.lower,
+    }
 
     a: Region
     b: Region
@@ -103,7 +122,8 @@ class Gemm(Op):
                     "TB231",
                     f"gemm: {name} ({region.buffer.name}) is a {region.buffer.scope} buffer",
                     why=f"{name} must be in {' or '.join(scopes)} memory",
-                    fix=f"copy it first: T.copy({region.buffer.name}[...], {region.buffer.name}_{scopes[0]}) with "
+                    fix=f"copy it first: T.copy({region.buffer.name}[...], "
+                    f"{region.buffer.name}_{scopes[0]}) with "
                     f"T.alloc_{scopes[0]}",
                 )
             writable(region, "gemm")
@@ -143,7 +163,8 @@ class Gemm(Op):
             raise TypeTileError(
                 "TB234",
                 f"gemm: A ({self.a.buffer.name}) is {a}, B ({self.b.buffer.name}) is {b}",
-                why="both operands have one dtype (the two fp8 formats may be mixed, and signed with unsigned integers)",
+                why="both operands have one dtype (the two fp8 formats may be mixed, and signed with "
+                "unsigned integers)",
                 fix=f"copy one of them to a {a} or {b} buffer first: T.copy converts",
             )
         legal = ACCUMULATORS.get(a.name)
@@ -233,13 +254,15 @@ def gemm(
 ) -> Stmt:
     """C += A @ B on tiles in shared memory or fragments; clear_accum overwrites C.
 
-    policy says how the warps split the M x N tile. k_pack and annotations change nothing here; mbar must be None.
+    policy says how the warps split the M x N tile. k_pack and annotations change nothing here; mbar must be
+    None.
     """
     if mbar is not None:
         raise TypeTileError(
             "TB237",
             "gemm: mbar= asks for a product that signals a barrier when it is done",
-            why="only asynchronous products of newer hardware do; this gemm is finished when the next statement starts",
+            why="only asynchronous products of newer hardware do; this gemm is finished when the next "
+            "statement starts",
             fix="leave mbar out",
         )
     if not isinstance(policy, GemmWarpPolicy):
