@@ -1,4 +1,5 @@
-"""A short way to write kernels in IR: for the ops' examples, and for tests that need a kernel without a front-end."""
+"""A short way to write kernels in IR: for the ops' examples, and for tests that need a kernel without a
+front-end."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tilebench.ir.tile import (
     Stmt,
     Store,
     While,
-)  # fmt: skip
+)
 from tilebench.ops.base import Effect
 
 
@@ -50,7 +51,7 @@ class Draft:
     ) -> Buffer:
         """A global tensor argument; new Vars in `shape` become symbols."""
         for extent in shape:
-            if isinstance(extent, Var) and extent not in self.symbols:
+            if isinstance(extent, Var) and not any(extent is s for s in self.symbols):
                 self.symbols.append(extent)
         steps = None if strides is None else tuple(as_expr(s) for s in strides)
         buffer = Buffer(name, tuple(as_expr(s) for s in shape), as_dtype(dtype), "global", steps)
@@ -155,9 +156,17 @@ class Draft:
         """The finished kernel."""
         assert len(self._bodies) == 1, "a block is still open"
         return Kernel(
-            self.name, tuple(self.params), self.grid, self.blocks, (self.threads,), self.thread, tuple(self.buffers),
-            seq(*self._bodies[0]), tuple(self.symbols), attributes=self.attributes,
-        )  # fmt: skip
+            self.name,
+            tuple(self.params),
+            self.grid,
+            self.blocks,
+            (self.threads,),
+            self.thread,
+            tuple(self.buffers),
+            seq(*self._bodies[0]),
+            tuple(self.symbols),
+            attributes=self.attributes,
+        )
 
 
 def tile(buffer: Buffer, *parts: tuple[Any, int] | int | Expr) -> Region:

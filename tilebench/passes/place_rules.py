@@ -14,10 +14,12 @@ from typing import TypeVar
 
 from tilebench.errors import Loc
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Expr, Load, Var, cast, const, int_value, is_const
-from tilebench.ir.rewrite import walk
+from tilebench.ir.expr import Call, Expr, Load, Var, cast, const, int_value, is_const
+from tilebench.ir.rewrite import rebuild_keeping_binders, seq, substitute, walk
 from tilebench.ir.thread import Memory
-from tilebench.ir.tile import AtomicRMW, Buffer, Parallel, Region, Seq, Stmt, Store, TileOp
+from tilebench.ir.tile import (
+    AtomicRMW, Bind, Buffer, For, If, Parallel, Region, Seq, Stmt, Store, TileOp, While,
+)  # fmt: skip
 from tilebench.layouts import Digit, FragmentLayout, SharedLayout, blocked, replicated
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
@@ -126,12 +128,34 @@ def as_nest(op: TileOp) -> Parallel | None:
 
 def flattened(nest: Parallel) -> tuple[tuple[Var, ...], tuple[int, ...], Stmt]:
     """Variables, extents and body of a nest, perfectly nested Parallels joined."""
-    names, extents, body = nest.vars, nest.extents, nest.body
+    names, extents, body = nest.vars, nest.extents, with_indices_inlined(nest.body)
     while True:
         inner = body.body[0] if isinstance(body, Seq) and len(body.body) == 1 else body
         if not isinstance(inner, Parallel):
             return names, extents, body
         names, extents, body = (*names, *inner.vars), (*extents, *inner.extents), inner.body
+
+
+def with_indices_inlined(body: Stmt) -> Stmt:
+    """Integer names bound in the body written out where they are used, so that indices are functions of the loop."""
+    if isinstance(body, Seq):
+        parts: list[Stmt] = []
+        values: dict[Var, Expr] = {}
+        for part in body.body:
+            part = substitute(part, values) if values else part
+            if isinstance(part, Bind) and not part.value.dtype.is_float and _is_short(part.value):
+                values[part.var] = part.value
+            else:
+                parts.append(with_indices_inlined(part))
+        return seq(*parts)
+    if isinstance(body, For | If | While | Parallel):
+        return rebuild_keeping_binders(body, lambda n: with_indices_inlined(n) if isinstance(n, Stmt) else n)
+    return body
+
+
+def _is_short(e: Expr) -> bool:
+    nodes = list(walk(e))
+    return len(nodes) <= 24 and not any(isinstance(n, Call | Load) for n in nodes)
 
 
 def node_of_nest(nest: Parallel, origin: Stmt | None = None) -> Node:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd
 
 from tilebench.errors import LayoutError, Loc
@@ -94,9 +95,10 @@ class Nest:
         self.layout = layout
         self.width = width
         self.digits = merged(layout.reg) if layout.is_digits else (Digit(layout.registers, None),)
-        self.body = _inline_indices(body, self.names)
+        self.body = body
         self.parent = b.body
         self.local: set[Var] = {n.var for n in walk(self.body) if isinstance(n, For | Bind)}
+        self.local |= {v for n in walk(self.body) if isinstance(n, Parallel) for v in n.vars}
         self.local |= {n.result for n in walk(self.body) if isinstance(n, AtomicRMW) and n.result is not None}
         self.registers: Expr = const(0)
         """The register of the loop at which code is being written."""
@@ -547,8 +549,23 @@ class Nest:
                 self._element()
 
     def _element(self) -> None:
-        with self.b.when(self._inside()):
+        with self.b.when(None if self._only_fills else self._inside()):
             self.stmt(self.body)
+
+    @cached_property
+    def _only_fills(self) -> bool:
+        """Whether the body only puts values made of no memory into the loop's own registers: padding may have them too."""
+        top = self.body.body if isinstance(self.body, Seq) else (self.body,)
+        for s in top:
+            if not isinstance(s, Store) or s.buffer.scope != "fragment" or isinstance(s.buffer, Memory):
+                return False
+            found = self._found(s)
+            if found is None or found.extra is not None or self.b.layouts.get(s.buffer) != self.layout:
+                return False
+            visits_in_order = len(s.indices) == len(self.names) and all(a is b for a, b in zip(s.indices, self.names, strict=True))
+            if not visits_in_order or any(isinstance(n, Load) for n in walk(s.value)):
+                return False
+        return True
 
     def _independent(self) -> bool:
         for n in walk(self.body):
@@ -752,28 +769,6 @@ def widest_access(
     return best
 
 
-def _inline_indices(body: Stmt, names: Sequence[Var]) -> Stmt:
-    """Integer names bound in the body written out where they are used, so that indices are functions of the loop."""
-    from tilebench.ir.rewrite import rebuild_keeping_binders, seq
-
-    def change(s: Stmt) -> Stmt:
-        if isinstance(s, Seq):
-            parts: list[Stmt] = []
-            values: dict[Var, Expr] = {}
-            for part in s.body:
-                part = substitute(part, values) if values else part
-                if isinstance(part, Bind) and not part.value.dtype.is_float and not any(isinstance(n, Load) for n in walk(part.value)) and _small(part.value):
-                    values[part.var] = part.value
-                else:
-                    parts.append(change(part))
-            return seq(*parts)
-        if isinstance(s, For | If | While | Parallel):
-            return rebuild_keeping_binders(s, lambda child: change(child) if isinstance(child, Stmt) else child)
-        return s
-
-    return change(body)
-
-
 def _certain_stores(s: Stmt, loops: tuple[tuple[Var, int], ...]) -> Iterator[tuple[Store, tuple[tuple[Var, int], ...]]]:
     """Stores that every iteration does, with the loops around them that count from 0 to a constant."""
     match s:
@@ -787,13 +782,6 @@ def _certain_stores(s: Stmt, loops: tuple[tuple[Var, int], ...]) -> Iterator[tup
                 yield from _certain_stores(s.body, (*loops, (s.var, stop)))
         case _:
             return
-
-
-def _small(e: Expr) -> bool:
-    from tilebench.ir.expr import Call
-
-    nodes = list(walk(e))
-    return len(nodes) <= 24 and not any(isinstance(n, Call) for n in nodes)
 
 
 def _reads_only_itself(s: Store, loads: Sequence[Load]) -> bool:
