@@ -219,7 +219,7 @@ template <class F> static void run_grid(int gx, int gy, int gz, int threads, con
         pthread_barrier_init(&block_barrier, nullptr, threads);
         for (int i = 0; i < 16; ++i) pthread_barrier_init(&named_barrier[i], nullptr, named[i] ? named[i] : 1);
         warp_barrier.resize((threads + 31) / 32);
-        for (auto& b : warp_barrier) pthread_barrier_init(&b, nullptr, threads < 32 ? threads : 32);
+        for (int w = 0; w * 32 < threads; ++w) pthread_barrier_init(&warp_barrier[w], nullptr, threads - w * 32 < 32 ? threads - w * 32 : 32);
         std::vector<std::thread> all;
         for (int t = 0; t < threads; ++t) all.emplace_back([=] { threadIdx.x = t; body(); });
         for (auto& t : all) t.join();
