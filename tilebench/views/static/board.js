@@ -1,0 +1,109 @@
+// A report: verdict line, then the views as tabs. All views talk over the bus of the report's id.
+import { h, empty, button, busOf } from "./kit.js";
+import * as summary from "./summary.js";
+import * as layout from "./layout.js";
+import * as smem from "./smem.js";
+import * as warps from "./warps.js";
+import * as timeline from "./timeline.js";
+import * as roofline from "./roofline.js";
+import * as diff from "./diff.js";
+import * as code from "./code.js";
+import * as passes from "./passes.js";
+import * as findings from "./findings.js";
+
+/** name, title, module, whether the report has something to show. */
+export const TABS = [
+  ["layout", "layouts", layout, (r) => layout.fragments(r).length > 0],
+  ["smem", "shared memory", smem, (r) => smem.tiles(r).length > 0],
+  ["warps", "warps", warps, (r) => warps.roles(r).length > 0],
+  ["timeline", "timeline", timeline, (r) => r.timelines.some((t) => t.bars.length > 0)],
+  ["roofline", "roofline", roofline, (r) => r.roofline !== null],
+  ["diff", "difference", diff, (r) => r.diffs.length > 0],
+  ["code", "code", code, () => true],
+  ["passes", "passes", passes, (r) => r.passes.some((p) => p.changed && p.text)],
+  ["findings", "findings", findings, (r) => r.findings.length > 0],
+  ["summary", "figures", summary, () => true],
+];
+
+let serial = 0;
+
+/** "layout;C_local;warp" and back: which tab, buffer and colour. @param {any} state */
+export function stateText(state) {
+  return ["tab", state.tab ?? "", "buffer", state.layout?.buffer ?? "", "mode", state.layout?.mode ?? "", "view", state.layout?.view ?? ""].map(encodeURIComponent).join(":");
+}
+
+/** Puts what `stateText` gave into a state; anything unknown is ignored. @param {any} state @param {string} text */
+export function restore(state, text) {
+  const parts = String(text ?? "").slice(0, 2000).split(":").map((p) => { try { return decodeURIComponent(p); } catch { return ""; } });
+  const get = (key) => { const k = parts.indexOf(key); return k >= 0 && k % 2 === 0 ? parts[k + 1] : ""; };
+  if (TABS.some(([n]) => n === get("tab"))) state.tab = get("tab");
+  state.layout = {};
+  if (get("buffer")) state.layout.buffer = get("buffer");
+  if (["lane", "warp", "register", "bank"].includes(get("mode"))) state.layout.mode = get("mode");
+  if (["tensor", "hardware"].includes(get("view"))) state.layout.view = get("view");
+}
+
+/**
+ * The board in `el`. state: {report, views?: names to show, state?: text}; returns its end.
+ * @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} [act] the report's own bus when left out
+ * @returns {() => void}
+ */
+export function draw(el, state, act = busOf(state.report.id)) {
+  const { report } = state;
+  restore(state, state.state);
+  const wanted = (state.views ?? []).filter((v) => v !== "board" && TABS.some(([n]) => n === v));
+  const tabs = TABS.filter(([name, , , has]) => (wanted.length ? wanted.includes(name) : true) && has(report));
+  const root = h("div", { class: "tb-board" });
+  el.append(root);
+  const mark = report.ok === true ? "PASS" : report.ok === false ? "FAIL" : "";
+  root.append(h("p", { class: "tb-verdict" }, mark ? h("strong", { "data-verdict": report.ok ? "pass" : "fail" }, mark) : null, mark ? " " : null, h("b", {}, report.name), ` on ${report.target}: ${report.verdict || "not run"}`));
+  const key = `tb-${++serial}`; // ids are ours alone: nothing from the report is in them
+  const bar = h("div", { class: "tb-tabs", role: "tablist", "aria-label": "views" });
+  const panel = h("div", { class: "tb-panel", role: "tabpanel", id: `${key}-panel` });
+  const foot = h("div", { class: "tb-foot" }), pins = h("span", { class: "tb-pins", "aria-live": "polite" });
+  const link = h("input", { class: "tb-goto", type: "text", readonly: true, "aria-label": "state of this view, for tilebench.show(..., state=...)", hidden: true });
+  foot.append(pins, button("clear pins", () => act.clear()), button("copy link", () => {
+    link.hidden = false;
+    link.value = stateText(state);
+    link.select();
+    navigator.clipboard?.writeText(link.value).catch(() => { link.title = "select and copy"; });
+  }, "the state of this view as text, for tilebench.show(..., state=...)"), link);
+  root.append(bar, panel, foot);
+  let end = () => {};
+  const buttons = tabs.map(([name, title], k) => h("button", { type: "button", role: "tab", class: "tb-tab", id: `${key}-${k}`, "aria-controls": `${key}-panel`, on: { click: () => show(name) } }, title));
+  bar.append(...buttons);
+  bar.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const k = (tabs.findIndex(([n]) => n === state.tab) + step + tabs.length) % tabs.length;
+    show(tabs[k][0]);
+    buttons[k].focus();
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  function show(name) {
+    const k = Math.max(0, tabs.findIndex(([n]) => n === name));
+    state.tab = tabs[k][0];
+    buttons.forEach((b, i) => { b.setAttribute("aria-selected", String(i === k)); b.tabIndex = i === k ? 0 : -1; });
+    panel.setAttribute("aria-labelledby", `${key}-${k}`);
+    end();
+    empty(panel);
+    end = tabs[k][2].draw(panel, state, act);
+  }
+  const off = act.watch((now) => {
+    const last = now.pins[now.pins.length - 1];
+    pins.textContent = last ? `${now.pins.length} pinned: ${Object.entries(last).map(([n, v]) => `${n} ${Array.isArray(v) ? `(${v.join(", ")})` : v}`).join(", ")}` : "nothing pinned";
+    for (const [k, [name]] of tabs.entries()) buttons[k].classList.toggle("tb-touched", touched(report, name, now));
+  });
+  pins.textContent = "nothing pinned";
+  show(state.tab ?? tabs[0][0]);
+  return () => { off(); end(); root.remove(); };
+}
+
+/** Whether a tab has something about what is pinned: its name gets a dot. */
+function touched(report, name, now) {
+  return now.pins.some((s) => (name === "timeline" && report.timelines.some((t) => t.bars.some((b) => (s.op ? b.op === s.op : s.line && b.line === s.line))))
+    || (name === "code" && s.line) || (name === "layout" && report.layouts.some((l) => l.kind === "fragment" && l.buffer === s.buffer))
+    || (name === "smem" && report.layouts.some((l) => l.kind === "shared" && l.buffer === s.buffer))
+    || (name === "findings" && s.line && report.findings.some((f) => f.spans.some((p) => p.line === s.line))));
+}

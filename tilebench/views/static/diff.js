@@ -1,0 +1,80 @@
+// The result against its references: heat map of error over bound, worst elements, histograms, and the rule that decided.
+import { h, choice, table, number, button, empty, heatColour } from "./kit.js";
+import { grid } from "./grid.js";
+import { unpack } from "./math.js";
+
+/** The verdict of a comparison in words. @param {any} d */
+export function sentence(d) {
+  let text = `${d.output} against ${d.against}: ${d.verdict} (${d.how}); ${d.wrong} of ${d.checked} checked elements wrong, worst ${number(d.max_ratio)} times its bound, largest |error| ${number(d.max_abs)}`;
+  if (d.ambiguous) text += `; ${d.ambiguous} ambiguous left out`;
+  if (d.checked < d.total) text += `; ${d.total} elements in all`;
+  return text;
+}
+
+/** The difference tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
+export function draw(el, state, act) {
+  const { diffs } = state.report, own = (state.diff ??= {});
+  const worstFirst = diffs.findIndex((d) => d.verdict === "fail");
+  own.which ??= Math.max(0, worstFirst);
+  const body = h("div", {});
+  let end = () => {};
+  const show = (k) => { own.which = k; end(); empty(body); end = one(body, diffs[k], act); };
+  if (diffs.length > 1) el.append(h("div", { class: "tb-tools" }, choice("comparison", diffs.map((d, k) => [String(k), `${d.output} against ${d.against}: ${d.verdict}`]), String(own.which), (v) => show(Number(v)))));
+  el.append(body);
+  show(own.which);
+  return () => end();
+}
+
+function one(el, d, act) {
+  const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover the map, or focus it and use the arrow keys");
+  const line = h("p", { class: "tb-verdict" }, h("strong", { "data-verdict": d.verdict }, d.verdict.toUpperCase()), ` ${sentence(d)}`);
+  el.append(line);
+  if (d.pattern) el.append(h("p", { class: "tb-why" }, `pattern: ${d.pattern}`));
+  let end = () => {};
+  if (d.heat) {
+    const [rows, columns] = d.heat.shape, heat = unpack(d.heat), [sr, sc] = d.heat_step.length ? d.heat_step : [1, 1];
+    const colours = new Uint8ClampedArray(rows * columns * 4);
+    for (let k = 0; k < heat.length; k++) colours.set([...heatColour(heat[k]), 255], 4 * k);
+    const stage = h("div", { class: "tb-stage tb-narrow" });
+    const where = (r, c) => (sr * sc === 1 ? `row ${r} column ${c}` : `rows ${r * sr}–${(r + 1) * sr - 1}, columns ${c * sc}–${(c + 1) * sc - 1}`);
+    const sel = (r, c) => ({ buffer: d.output, coord: [r * sr, c * sc] });
+    el.append(stage, h("p", { class: "tb-legend" },
+      ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(v).join(",")})` } }), t))), status);
+    const g = grid(stage, `error over bound of ${d.output}`, {
+      hover(cell) {
+        if (!cell) { act.hover(null); return; }
+        const v = heat[cell[0] * columns + cell[1]];
+        status.textContent = `${where(...cell)}: worst |error| is ${number(v)} times its bound${v > 1 ? ", wrong" : ""}`;
+        act.hover(sel(...cell));
+      },
+      pin: (cell, add) => act.pin(sel(...cell), add),
+      clear: () => act.clear(),
+    });
+    g.set({ rows, columns, colours, text: (r, c) => [number(heat[r * columns + c])] });
+    end = () => g.end();
+  }
+  if (d.worst.length) {
+    const rows = d.worst.map((w) => [
+      button(`[${w.coord.join(", ")}]`, () => act.pin({ buffer: d.output, coord: w.coord, line: w.line || undefined, thread: w.thread >= 0 ? w.thread : undefined }), "pin this element"),
+      number(w.value), number(w.reference), number(w.error), number(w.ratio), w.thread >= 0 ? w.thread : "–", w.line || "–",
+    ]);
+    el.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));
+  }
+  for (const [name, [edges, counts]] of Object.entries(d.histograms)) el.append(histogram(name, edges, counts));
+  return end;
+}
+
+/** Counts on a logarithmic height, since one bin has nearly all. */
+function histogram(name, edges, counts) {
+  const W = 420, H = 110, top = Math.log10(Math.max(...counts, 1) + 1), step = (W - 20) / counts.length;
+  const svg = h("svg", { class: "tb-svg tb-hist", viewBox: `0 0 ${W} ${H + 20}`, role: "img", "aria-label": `histogram of ${name} errors` });
+  counts.forEach((n, k) => {
+    const height = n ? Math.max(2, Math.log10(n + 1) / top * (H - 10)) : 0;
+    const bar = h("rect", { x: 10 + k * step, y: H - height, width: Math.max(1, step - 1), height, class: "tb-column" });
+    bar.append(h("title", {}, `${number(edges[k])} to ${number(edges[k + 1])}: ${n}`));
+    svg.append(bar);
+  });
+  svg.append(h("line", { x1: 10, x2: W - 10, y1: H, y2: H, class: "tb-rule" }));
+  [0, counts.length].forEach((k) => svg.append(h("text", { x: 10 + k * step, y: H + 14, "text-anchor": k ? "end" : "start", class: "tb-label" }, number(edges[k]))));
+  return h("figure", { class: "tb-figure" }, h("figcaption", {}, `${name === "abs" ? "|error|" : name === "ulp" ? "error in units of the last place" : name}: elements (log height)`), svg);
+}

@@ -1,0 +1,275 @@
+// A canvas of coloured cells: one image pixel a cell, scaled; outlines, labels, cursor and highlights lie on a second canvas.
+import { h, themeColour, onTheme } from "./kit.js";
+
+/**
+ * @typedef {Object} GridData
+ * @property {number} rows
+ * @property {number} columns
+ * @property {Uint8ClampedArray} colours RGBA, row-major
+ * @property {Uint8Array} [edges] bit 0: a border right of the cell, bit 1: below it
+ * @property {(r: number, c: number) => string[]} [text] one or two lines for a cell
+ * @property {number} [aspect] width over height of a cell
+ */
+/**
+ * @typedef {Object} GridEvents
+ * @property {(cell: [number, number]|null) => void} hover
+ * @property {(cell: [number, number], add: boolean) => void} pin
+ * @property {() => void} clear
+ * @property {(key: string, cell: [number, number]) => boolean} [key] true when it was used
+ */
+
+const LARGEST_CELL = 30, TALLEST = 440;
+
+/**
+ * The grid in `el`. Hover and keyboard move a cursor; click and Enter pin; wheel (when focused, or with Ctrl) zooms; drag pans.
+ * @param {HTMLElement} el @param {string} label @param {GridEvents} events
+ */
+export function grid(el, label, events) {
+  /** @type {GridData} */
+  let data = { rows: 1, columns: 1, colours: new Uint8ClampedArray(4) };
+  let view = { s: 1, x: 0, y: 0, width: 300, height: 150, fit: 1 };
+  /** @type {[number, number]} */
+  let cursor = [0, 0];
+  let shown = false;
+  /** @type {Uint8Array|null} */
+  let mask = null;
+  /** @type {[number, number][]} */
+  let outlined = [];
+  const base = h("canvas", { class: "tb-canvas" }), over = h("canvas", { class: "tb-canvas tb-over" });
+  const box = h("div", { class: "tb-grid", tabindex: 0, role: "application", "aria-roledescription": "grid of cells", "aria-label": label }, base, over);
+  el.append(box);
+  const image = document.createElement("canvas"), veil = document.createElement("canvas");
+  const ending = new AbortController(), signal = ending.signal;
+
+  const w = () => view.s * (data.aspect || 1);
+
+  function measure() {
+    const aspect = data.aspect || 1;
+    const room = Math.max(120, box.clientWidth || el.clientWidth || 600);
+    const s = Math.min(LARGEST_CELL, room / (data.columns * aspect), TALLEST / data.rows);
+    view = { s, x: 0, y: 0, width: Math.min(room, Math.max(1, Math.round(data.columns * aspect * s))), height: Math.max(1, Math.round(data.rows * s)), fit: s };
+    const dpr = globalThis.devicePixelRatio || 1;
+    for (const canvas of [base, over]) {
+      canvas.width = Math.round(view.width * dpr);
+      canvas.height = Math.round(view.height * dpr);
+      canvas.style.width = `${view.width}px`;
+      canvas.style.height = `${view.height}px`;
+    }
+    box.style.height = `${view.height}px`;
+  }
+
+  function context(canvas) {
+    const ctx = canvas.getContext("2d"), dpr = globalThis.devicePixelRatio || 1;
+    ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
+    ctx.clearRect(0, 0, view.width, view.height);
+    ctx.imageSmoothingEnabled = false;
+    return ctx;
+  }
+
+  function visible() {
+    return {
+      r0: Math.max(0, Math.floor(-view.y / view.s)), r1: Math.min(data.rows, Math.ceil((view.height - view.y) / view.s)),
+      c0: Math.max(0, Math.floor(-view.x / w())), c1: Math.min(data.columns, Math.ceil((view.width - view.x) / w())),
+    };
+  }
+
+  function paint() {
+    const ctx = context(base);
+    ctx.drawImage(image, view.x, view.y, data.columns * w(), data.rows * view.s);
+    const { r0, r1, c0, c1 } = visible();
+    if (view.s >= 8 && (r1 - r0) * (c1 - c0) <= 4096) {
+      ctx.strokeStyle = "rgba(0,0,0,0.18)";
+      ctx.lineWidth = 0.75;
+      ctx.beginPath();
+      for (let c = c0; c <= c1; c++) { ctx.moveTo(view.x + c * w(), view.y + r0 * view.s); ctx.lineTo(view.x + c * w(), view.y + r1 * view.s); }
+      for (let r = r0; r <= r1; r++) { ctx.moveTo(view.x + c0 * w(), view.y + r * view.s); ctx.lineTo(view.x + c1 * w(), view.y + r * view.s); }
+      ctx.stroke();
+    }
+    if (data.edges && view.s >= 1.5) {
+      ctx.strokeStyle = "#1b1f24";
+      ctx.lineWidth = 1.5;
+      ctx.beginPath();
+      for (let r = r0; r < r1; r++) {
+        for (let c = c0; c < c1; c++) {
+          const edge = data.edges[r * data.columns + c];
+          if (!edge) continue;
+          const x = view.x + (c + 1) * w(), y = view.y + (r + 1) * view.s;
+          if (edge & 1) { ctx.moveTo(x, y - view.s); ctx.lineTo(x, y); }
+          if (edge & 2) { ctx.moveTo(x - w(), y); ctx.lineTo(x, y); }
+        }
+      }
+      ctx.stroke();
+    }
+    if (data.text && view.s >= 12 && w() >= 14) {
+      const two = view.s >= 22;
+      const size = Math.min(12, two ? view.s * 0.36 : view.s * 0.62);
+      ctx.font = `${size}px ui-monospace, monospace`;
+      ctx.textAlign = "center";
+      ctx.textBaseline = "middle";
+      ctx.fillStyle = "#000000";
+      for (let r = r0; r < r1; r++) {
+        for (let c = c0; c < c1; c++) {
+          const lines = data.text(r, c).slice(0, two ? 2 : 1);
+          lines.forEach((t, k) => ctx.fillText(t, view.x + (c + 0.5) * w(), view.y + (r + 0.5) * view.s + (k - (lines.length - 1) / 2) * size * 1.15, w() - 1));
+        }
+      }
+    }
+    overlay();
+  }
+
+  function overlay() {
+    const ctx = context(over);
+    if (mask) ctx.drawImage(veil, view.x, view.y, data.columns * w(), data.rows * view.s);
+    const ring = (r, c, colour, width) => {
+      ctx.strokeStyle = colour;
+      ctx.lineWidth = width;
+      ctx.strokeRect(view.x + c * w() + 0.5, view.y + r * view.s + 0.5, Math.max(3, w() - 1), Math.max(3, view.s - 1));
+    };
+    for (const [r, c] of outlined) { ring(r, c, "#ffffff", 4); ring(r, c, "#b3001b", 2); }
+    if (shown) { ring(cursor[0], cursor[1], "#ffffff", 4); ring(cursor[0], cursor[1], "#000000", 2); }
+  }
+
+  function fillVeil() {
+    if (!mask) return;
+    veil.width = data.columns;
+    veil.height = data.rows;
+    const dark = document.body.dataset.jpThemeLight === "false" || lightness(themeColour(box, "--tb-back")) < 0.4;
+    const pixels = new ImageData(data.columns, data.rows);
+    for (let k = 0; k < mask.length; k++) if (!mask[k]) pixels.data.set(dark ? [20, 20, 20, 150] : [255, 255, 255, 165], 4 * k);
+    veil.getContext("2d").putImageData(pixels, 0, 0);
+  }
+
+  /** @returns {[number, number]|null} */
+  function cellAt(event) {
+    const at = over.getBoundingClientRect();
+    const c = Math.floor((event.clientX - at.left - view.x) / w()), r = Math.floor((event.clientY - at.top - view.y) / view.s);
+    return r >= 0 && c >= 0 && r < data.rows && c < data.columns ? [r, c] : null;
+  }
+
+  function go(cell) {
+    cursor = cell;
+    shown = true;
+    const x = view.x + cell[1] * w(), y = view.y + cell[0] * view.s;
+    let moved = false;
+    if (x < 0 || x + w() > view.width + 1) { view.x += view.width / 2 - x; moved = true; }
+    if (y < 0 || y + view.s > view.height + 1) { view.y += view.height / 2 - y; moved = true; }
+    if (moved) { bound(); paint(); } else overlay();
+    events.hover(cell);
+  }
+
+  function bound() {
+    view.x = Math.min(0, Math.max(view.width - data.columns * w(), view.x));
+    view.y = Math.min(0, Math.max(view.height - data.rows * view.s, view.y));
+  }
+
+  function zoom(factor, px, py) {
+    const s = Math.min(64, Math.max(view.fit, view.s * factor)), k = s / view.s;
+    view.x = px - (px - view.x) * k;
+    view.y = py - (py - view.y) * k;
+    view.s = s;
+    bound();
+    paint();
+  }
+
+  let drag = null;
+  over.addEventListener("pointermove", (event) => {
+    if (drag && event.buttons) {
+      const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
+      if (drag.moved || Math.abs(dx) + Math.abs(dy) > 5) {
+        drag.moved = true;
+        view.x = drag.vx + dx;
+        view.y = drag.vy + dy;
+        bound();
+        paint();
+        return;
+      }
+    }
+    const cell = cellAt(event);
+    if (!cell) return;
+    if (shown && cell[0] === cursor[0] && cell[1] === cursor[1]) return;
+    cursor = cell;
+    shown = true;
+    overlay();
+    events.hover(cell);
+  }, { signal });
+  over.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, y: event.clientY, vx: view.x, vy: view.y, moved: false }; box.focus({ preventScroll: true }); }, { signal });
+  over.addEventListener("pointerup", (event) => {
+    const cell = cellAt(event);
+    if (drag && !drag.moved && cell) events.pin(cell, event.shiftKey);
+    drag = null;
+  }, { signal });
+  over.addEventListener("pointerleave", () => { drag = null; shown = box.matches(":focus-visible"); overlay(); events.hover(null); }, { signal });
+  box.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && document.activeElement !== box) return;
+    event.preventDefault();
+    const at = over.getBoundingClientRect();
+    zoom(event.deltaY < 0 ? 1.25 : 0.8, event.clientX - at.left, event.clientY - at.top);
+  }, { signal, passive: false });
+  const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  box.addEventListener("keydown", (event) => {
+    if (event.altKey || event.metaKey || event.ctrlKey) return;
+    const step = STEPS[event.key];
+    let used = true;
+    if (step) go([clamp(cursor[0] + step[0], data.rows), clamp(cursor[1] + step[1], data.columns)]);
+    else if (event.key === "Enter" || event.key === " ") events.pin(cursor, event.shiftKey);
+    else if (event.key === "Escape") events.clear();
+    else if (event.key === "0") { measure(); paint(); }
+    else if (event.key === "+" || event.key === "=") zoom(1.25, view.x + (cursor[1] + 0.5) * w(), view.y + (cursor[0] + 0.5) * view.s);
+    else if (event.key === "-") zoom(0.8, view.x + (cursor[1] + 0.5) * w(), view.y + (cursor[0] + 0.5) * view.s);
+    else used = events.key ? events.key(event.key, cursor) : false;
+    if (used) { event.preventDefault(); event.stopPropagation(); }
+  }, { signal });
+  box.addEventListener("focus", () => { if (box.matches(":focus-visible")) go(cursor); }, { signal });
+  let lastWidth = 0;
+  const resized = new ResizeObserver(() => {
+    if (Math.abs(box.clientWidth - lastWidth) < 2) return;
+    lastWidth = box.clientWidth;
+    measure();
+    paint();
+  });
+  resized.observe(box);
+  const offTheme = onTheme(() => { fillVeil(); paint(); });
+
+  return {
+    /** Shows other data. @param {GridData} next */
+    set(next) {
+      const same = next.rows === data.rows && next.columns === data.columns && next.aspect === data.aspect && lastWidth > 0;
+      data = next;
+      image.width = data.columns;
+      image.height = data.rows;
+      image.getContext("2d").putImageData(new ImageData(data.colours, data.columns, data.rows), 0, 0);
+      cursor = [clamp(cursor[0], data.rows), clamp(cursor[1], data.columns)];
+      mask = null;
+      if (!same) { lastWidth = box.clientWidth; measure(); }
+      paint();
+    },
+    /** Dims all cells but those of the mask, and rings some. @param {Uint8Array|null} next @param {[number, number][]} rings */
+    light(next, rings) {
+      mask = next;
+      outlined = rings;
+      fillVeil();
+      overlay();
+    },
+    go,
+    box,
+    /** Where a cell is drawn, in CSS pixels of the canvas. @param {number} r @param {number} c */
+    place: (r, c) => ({ x: view.x + (c + 0.5) * w(), y: view.y + (r + 0.5) * view.s, s: view.s }),
+    end() {
+      ending.abort();
+      resized.disconnect();
+      offTheme();
+      box.remove();
+    },
+  };
+}
+
+function clamp(x, count) {
+  return Math.max(0, Math.min(count - 1, x));
+}
+
+function lightness(colour) {
+  const m = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(colour) || /rgba?\((\d+)[, ]+(\d+)[, ]+(\d+)/.exec(colour);
+  if (!m) return 1;
+  const base = colour.startsWith("#") ? 16 : 10;
+  return (parseInt(m[1], base) + parseInt(m[2], base) + parseInt(m[3], base)) / 765;
+}

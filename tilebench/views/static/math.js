@@ -1,0 +1,220 @@
+// The arithmetic of layouts, in the browser: the same functions as layouts/fragment.py and layouts/shared.py, checked
+// against them with shared vectors. No DOM here.
+
+/** @typedef {{size: number, dim: number, stride: number}} Digit one digit of an index; dim -1 is a replica */
+/** @typedef {{dtype: string, shape: number[], base64: string}} Packed a NumPy array in JSON */
+/**
+ * @typedef {Object} LayoutInfo
+ * @property {string} buffer
+ * @property {"fragment"|"shared"} kind
+ * @property {number[]} shape
+ * @property {number} itemsize_bits
+ * @property {number} threads
+ * @property {number} registers
+ * @property {number} replication
+ * @property {Digit[]} reg
+ * @property {Digit[]} thread
+ * @property {number[]} strides
+ * @property {number} panel
+ * @property {number} panel_stride
+ * @property {[number, number, number]} swizzle bits, base, shift on bytes
+ * @property {Packed|null} table
+ * @property {string} formula
+ * @property {string} reason
+ * @property {number} reason_line
+ */
+/**
+ * @typedef {Object} Holders who holds what; elements are row-major numbers
+ * @property {number} threads
+ * @property {number} registers
+ * @property {Int32Array} element [thread * registers + register], -1 for none
+ * @property {Int32Array} thread the lowest holder of each element, -1 for nobody
+ * @property {Int32Array} register its register
+ * @property {Int32Array} count how many hold it
+ */
+
+const ARRAYS = {
+  "<f4": Float32Array, "<f8": Float64Array, "<i4": Int32Array, "<i2": Int16Array, "<u2": Uint16Array, "<u4": Uint32Array,
+  "|u1": Uint8Array, "|i1": Int8Array,
+};
+
+/** The numbers of a packed array, as a plain typed array. @param {Packed} packed @returns {ArrayLike<number>} */
+export function unpack(packed) {
+  const text = atob(packed.base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  if (packed.dtype === "<i8") return Int32Array.from(new BigInt64Array(bytes.buffer), Number);
+  const kind = ARRAYS[packed.dtype];
+  if (!kind) throw new Error(`no array of dtype ${packed.dtype}`);
+  return new kind(bytes.buffer);
+}
+
+/** @param {number[]} shape */
+export function product(shape) {
+  return shape.reduce((a, b) => a * b, 1);
+}
+
+/** Coordinates of every value of an index, [total * rank]. @param {Digit[]} digits @param {number} rank */
+export function enumerate(digits, rank) {
+  let out = new Int32Array(rank);
+  let total = 1;
+  for (const d of digits) {
+    const next = new Int32Array(total * d.size * rank);
+    for (let k = 0; k < d.size; k++) {
+      next.set(out, k * total * rank);
+      if (d.dim >= 0) for (let i = 0; i < total; i++) next[(k * total + i) * rank + d.dim] += k * d.stride;
+    }
+    out = next;
+    total *= d.size;
+  }
+  return out;
+}
+
+/** Everybody's elements, and each element's holders. @param {LayoutInfo} info @returns {Holders} */
+export function holders(info) {
+  const { shape, threads, registers } = info;
+  const rank = shape.length, size = product(shape);
+  let element;
+  if (info.table) {
+    element = Int32Array.from(unpack(info.table));
+  } else {
+    const byThread = enumerate(info.thread, rank), byReg = enumerate(info.reg, rank);
+    element = new Int32Array(threads * registers);
+    for (let t = 0; t < threads; t++) {
+      for (let r = 0; r < registers; r++) {
+        let flat = 0;
+        for (let d = 0; d < rank; d++) {
+          const x = byThread[t * rank + d] + byReg[r * rank + d];
+          if (x < 0 || x >= shape[d]) { flat = -1; break; }
+          flat = flat * shape[d] + x;
+        }
+        element[t * registers + r] = flat;
+      }
+    }
+  }
+  const thread = new Int32Array(size).fill(-1), register = new Int32Array(size).fill(-1), count = new Int32Array(size);
+  for (let p = 0; p < element.length; p++) {
+    const e = element[p];
+    if (e < 0 || e >= size) continue;
+    if (count[e]++ === 0) { thread[e] = Math.floor(p / registers); register[e] = p % registers; }
+  }
+  return { threads, registers, element, thread, register, count };
+}
+
+/** All (thread, register) of an element. @param {Holders} held @param {number} element @returns {[number, number][]} */
+export function holdersOf(held, element) {
+  const found = [];
+  for (let p = 0; p < held.element.length; p++) {
+    if (held.element[p] === element) found.push([Math.floor(p / held.registers), p % held.registers]);
+  }
+  return found;
+}
+
+/** The dimension that panels cut: the last of stride 1 with more than one index. @param {LayoutInfo} info */
+export function innerOf(info) {
+  for (let d = info.shape.length - 1; d >= 0; d--) if (info.strides[d] === 1 && info.shape[d] > 1) return d;
+  return info.shape.length - 1;
+}
+
+/**
+ * Byte offset of every element of a shared tile, row-major. swizzle: instead of the layout's own.
+ * @param {LayoutInfo} info @param {[number, number, number]} [swizzle]
+ */
+export function byteOffsets(info, swizzle = info.swizzle) {
+  const size = product(info.shape), rank = info.shape.length, out = new Int32Array(size);
+  if (info.table) {
+    const table = unpack(info.table);
+    for (let e = 0; e < size; e++) out[e] = Math.floor(table[e] * info.itemsize_bits / 8);
+    return out;
+  }
+  const inner = innerOf(info);
+  const [bits, base, shift] = swizzle;
+  const mask = bits ? ((1 << bits) - 1) << base : 0;
+  const index = new Int32Array(rank);
+  for (let e = 0; e < size; e++) {
+    let offset = 0;
+    for (let d = 0; d < rank; d++) {
+      const x = index[d];
+      if (info.panel && d === inner && info.shape[d] > info.panel) {
+        offset += Math.floor(x / info.panel) * info.panel_stride + (x % info.panel) * info.strides[d];
+      } else offset += x * info.strides[d];
+    }
+    const byte = Math.floor(offset * info.itemsize_bits / 8);
+    out[e] = mask ? byte ^ ((byte >> shift) & mask) : byte;
+    for (let d = rank - 1; d >= 0; d--) {
+      if (++index[d] < info.shape[d]) break;
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+/** The bank of a byte of shared memory. @param {number} byte */
+export function bankOf(byte) {
+  return (byte >> 2) & 31;
+}
+
+/**
+ * Ways of the bank conflict when threads read these bytes at once: the most distinct 4-byte words in one bank.
+ * @param {number[]} bytes the first byte of each thread's piece @param {number} width bytes a thread
+ */
+export function conflictWays(bytes, width) {
+  const words = Array.from({ length: 32 }, () => new Set());
+  for (const b of bytes) for (let w = 0; w < width; w += 4) words[bankOf(b + w)].add((b + w) >> 2);
+  return Math.max(...words.map((s) => s.size));
+}
+
+/** Row-major number of a coordinate. @param {number[]} shape @param {number[]} coord */
+export function flatten(shape, coord) {
+  return coord.reduce((flat, x, d) => flat * shape[d] + x, 0);
+}
+
+/** Coordinate of a row-major number. @param {number[]} shape @param {number} flat */
+export function unflatten(shape, flat) {
+  const coord = new Array(shape.length);
+  for (let d = shape.length - 1; d >= 0; d--) { coord[d] = flat % shape[d]; flat = Math.floor(flat / shape[d]); }
+  return coord;
+}
+
+/**
+ * Rows and columns in which a tile is drawn, and the element in each cell. Rank 1 is wrapped; of more than two
+ * dimensions the leading ones are fixed to slice number `slice`.
+ * @param {number[]} shape @param {number} slice
+ */
+export function gridOf(shape, slice = 0) {
+  if (shape.length === 1) {
+    const columns = Math.min(32, shape[0]);
+    const rows = Math.ceil(shape[0] / columns);
+    return { rows, columns, slices: 1, elementAt: (r, c) => (r * columns + c < shape[0] ? r * columns + c : -1), cellOf: (e) => [Math.floor(e / columns), e % columns] };
+  }
+  const rows = shape[shape.length - 2], columns = shape[shape.length - 1];
+  const base = slice * rows * columns;
+  return {
+    rows, columns, slices: product(shape.slice(0, -2)),
+    elementAt: (r, c) => base + r * columns + c,
+    cellOf: (e) => (e >= base && e < base + rows * columns ? [Math.floor((e - base) / columns), (e - base) % columns] : null),
+  };
+}
+
+/** "(3, 17)" @param {number[]} coord */
+export function coordText(coord) {
+  return coord.length === 2 ? `row ${coord[0]} column ${coord[1]}` : coord.length === 1 ? `element ${coord[0]}` : `element (${coord.join(", ")})`;
+}
+
+/**
+ * A formula with the chosen numbers put in: names are replaced as whole words.
+ * @param {string} formula @param {Record<string, number>} values
+ */
+export function substitute(formula, values) {
+  return formula.replace(/\b[a-z]\w*\b/g, (word) => (word in values ? String(values[word]) : word));
+}
+
+/** What the text of "go to" means: {thread}, {coord}, {byte} or null. @param {string} text */
+export function parseGoto(text) {
+  let m = /^\s*[tT]\s*(\d+)\s*$/.exec(text);
+  if (m) return { thread: Number(m[1]) };
+  m = /^\s*(?:byte|b)\s*(\d+)\s*$/i.exec(text);
+  if (m) return { byte: Number(m[1]) };
+  m = /^\s*\(?\s*(\d+(?:\s*,\s*\d+)*)\s*\)?\s*$/.exec(text);
+  return m ? { coord: m[1].split(",").map(Number) } : null;
+}

@@ -1,0 +1,26 @@
+// The verdict, what the binary needs, every figure with its provenance, and the ops with the instruction that carries each out.
+import { h, table, figureText, button } from "./kit.js";
+
+/** @param {any} report @returns {[string, string][]} */
+export function resources(report) {
+  const r = report.resources, rows = [];
+  if (r.registers !== null) rows.push(["registers a thread", `${r.registers} (compiler's log)`]);
+  if (r.spill_bytes !== null) rows.push(["spilled", `${r.spill_bytes} B (compiler's log)`]);
+  rows.push(["shared memory", `${r.shared_bytes} B (${(r.shared_bytes / 1024).toFixed(1)} KiB) a block`]);
+  if (r.threads) rows.push(["threads", `${r.threads} a block${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
+  if (r.occupancy) rows.push(["occupancy", `${figureText(r.occupancy)}${r.blocks_per_sm === null ? "" : `, ${r.blocks_per_sm} blocks an SM`}${r.limiter ? `, limited by ${r.limiter}` : ""}`]);
+  return rows;
+}
+
+/** The summary tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
+export function draw(el, state, act) {
+  const { report } = state;
+  const figures = Object.entries(report.figures).map(([name, f]) => [name.replaceAll("_", " "), figureText(f)]);
+  el.append(table(["what", "how much, and from where"], [...resources(report), ...figures]));
+  if (report.ops.length) {
+    el.append(table(["op", "line", "carried out by", "why"], report.ops.map((op) => [
+      op.text, op.span ? button(String(op.span.line), () => act.pin({ line: op.span.line, op: op.id }), "pin this line") : "–", op.instruction || "–",
+      h("span", {}, op.reason, ...op.declined.map((d) => h("div", { class: "tb-hint" }, d)))]), "ops"));
+  }
+  return () => {};
+}
