@@ -123,6 +123,10 @@ class ThreadBuilder(Protocol):
     thread: Expr
     """Flat index of the thread within its role; lane = thread % 32, warp = thread // 32."""
 
+    def instruction(self, op: Any) -> Instruction:
+        """What `select` chose for the op."""
+        ...
+
     def emit(self, stmt: Stmt) -> None:
         """Append a statement."""
         ...

@@ -1,4 +1,5 @@
-"""Kernel -> Typed: shapes, dtypes, scopes and indices are legal, and it is known which statements are per-thread."""
+"""Kernel -> Typed: shapes, dtypes, scopes and indices are legal, and it is known which statements are
+per-thread."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ MAX_GRID_YZ = 65535
 def check(kernel: Kernel, target: Target) -> Typed:
     """The kernel with everything legal, or a located TileError.
 
-    Buffers that ops made for themselves are added to kernel.buffers, and the safe values of T.annotate_safe_value to the
-    copies that read outside.
+    Buffers that ops made for themselves are added to kernel.buffers, and the safe values of
+    T.annotate_safe_value to the copies that read outside.
     """
     _check_launch(kernel, target)
     kernel = _complete(kernel)
@@ -94,7 +95,8 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
                 "TB514",
                 f"the grid has {size} blocks along axis {axis}",
                 at=kernel.loc,
-                why=f"CUDA allows {MAX_GRID_YZ} blocks along the second and third axis, 2147483647 along the first",
+                why=f"CUDA allows {MAX_GRID_YZ} blocks along the second and third axis, 2147483647 along "
+                "the first",
                 fix="put the long axis first",
             )
 
@@ -140,7 +142,8 @@ def _check_buffers(kernel: Kernel) -> None:
                 "TB265",
                 f"the size {symbol.name} cannot be found from the arguments",
                 at=kernel.loc,
-                why="a symbolic size must stand alone as a dimension or stride of a tensor argument, or be an argument itself",
+                why="a symbolic size must stand alone as a dimension or stride of a tensor argument, or "
+                "be an argument itself",
                 fix=f"give some argument a dimension {symbol.name}",
             )
     for buffer in kernel.buffers:
@@ -172,7 +175,8 @@ def _check_view(buffer: Buffer, base: Buffer) -> None:
             f"{buffer.name} is {own * buffer.dtype.bytes} bytes, {base.name} is {theirs * base.dtype.bytes}",
             at=buffer.loc,
             why="a view or reshape shows the same bytes with another shape or dtype",
-            fix=f"choose a shape of {theirs * base.dtype.bytes // buffer.dtype.bytes} {buffer.dtype} elements",
+            fix=f"choose a shape of {theirs * base.dtype.bytes // buffer.dtype.bytes} {buffer.dtype} "
+            "elements",
         )
 
 

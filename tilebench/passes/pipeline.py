@@ -1,16 +1,284 @@
-"""Placed -> Scheduled."""
+"""Placed -> Scheduled: pipelined loops opened so that copies run ahead of the statements that need them.
+
+A loop `for k in T.Pipelined(n, num_stages=S)` whose asynchronous copies bring tiles to shared memory becomes
+
+    issue the copies of iterations 0 .. S-2                       (one group each, into versions 0 .. S-2)
+    for k in range(n):
+        wait until the group of iteration k has landed            (at most S-2 later groups are under way)
+        issue the copies of iteration k + S-1, if there is one    (into the version that iteration k-1 used)
+        the other statements, on version k % S
+
+Every iteration closes a group, also an empty one, so that the count of groups is the same for any number of trips. The barrier that
+other threads need after the wait also keeps iteration k-1's reads before the copies that overwrite them; passes/sync.py finds it.
+What cannot run ahead stays where it is, and the schedule's reason says why.
+"""
 
 from __future__ import annotations
 
-from tilebench.ir.rewrite import transform
-from tilebench.ir.tile import For, Pipelined, Stmt
-from tilebench.passes.stages import Placed, Scheduled
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilebench.errors import Loc
+from tilebench.ir.dtype import int32
+from tilebench.ir.expr import Expr, Var, binary, cast, const, int_value, is_const, select
+from tilebench.ir.rewrite import children, loads, rebuild, seq, substitute, variables, walk
+from tilebench.ir.tile import (
+    Bind, Break, Buffer, Continue, For, If, Issue, Pipelined, Seq, Stmt, TileOp, Token, Versioned, Wait, While,
+)  # fmt: skip
+from tilebench.ops.copy import Copy
+from tilebench.passes.pipeline_table import Table, read_table
+from tilebench.passes.regions import Touch, overwrites, root_of, touches
+from tilebench.passes.schedule import scheduled_op
+from tilebench.passes.select import ASYNCHRONOUS, bound_indices
+from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 
 
 def pipeline(placed: Placed) -> Scheduled:
-    """Loops in order."""
+    """Open the pipelined loops. Raises SyncError TB43x for an order=, stage= or group= that is no schedule of the loop."""
+    opener = _Opener(placed)
+    body = opener.visit(placed.kernel.body)
+    return Scheduled(placed, body, tuple(opener.schedules), opener.versions)
 
-    def plain(s: object) -> Stmt | None:
-        return For(s.var, s.start, s.stop, s.body, loc=s.loc) if isinstance(s, Pipelined) else None
 
-    return Scheduled(placed, transform(placed.kernel.body, plain), (), {})
+@dataclass(frozen=True)
+class _Ahead:
+    """What runs ahead: the copies with the names of the body written out, their buffers, and why other copies do not."""
+
+    copies: tuple[Copy, ...]
+    buffers: tuple[Buffer, ...]
+    why_not: tuple[str, ...]
+
+
+class _Opener:
+    """Rewrites the body; collects schedules and versions."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.placed = placed
+        self.selected = placed.partitioned.selected
+        self.schedules: list[Schedule] = []
+        self.versions: dict[Buffer, int] = {}
+
+    def visit(self, s: Stmt) -> Stmt:
+        """The statement with its pipelined loops opened."""
+        if isinstance(s, TileOp):
+            return s
+        new = rebuild(s, lambda child: self.visit(child) if isinstance(child, Stmt) else child)
+        return self._open(s, new) if isinstance(s, Pipelined) and isinstance(new, Pipelined) else new
+
+    def _open(self, original: Pipelined, loop: Pipelined) -> Stmt:
+        parts = list(loop.body.body) if isinstance(loop.body, Seq) else [loop.body]
+        table = read_table(original, parts)
+        trips = _trips(loop)
+        stages = loop.num_stages if trips is None else min(loop.num_stages, trips)
+        ahead = self._ahead(original, loop, parts, table, stages)
+        if not ahead.copies:
+            why = "; ".join(ahead.why_not) or "no copy from global to shared memory in it"
+            self._record(original, parts, (), 1, f"one iteration after the other: {why}", table)
+            return For(loop.var, loop.start, loop.stop, seq(*_in_order(parts, table)), loc=loop.loc)
+        for buffer in ahead.buffers:
+            self.versions[buffer] = max(stages, self.versions.get(buffer, 1))
+        names = ", ".join(b.name for b in ahead.buffers)
+        text = f"copies to {names} run {stages - 1} iteration{'s' * (stages > 2)} ahead in {stages} versions"
+        if stages < loop.num_stages:
+            text += f" (num_stages={loop.num_stages}, but there are only {trips} iterations)"
+        if ahead.why_not:
+            text += "; " + "; ".join(ahead.why_not)
+        self._record(original, parts, ahead.copies, stages, text, table)
+        rest = [p for p in _in_order(parts, table) if not any(_is_part(p, c) for c in ahead.copies)]
+        return _opened(loop, ahead, rest, stages)
+
+    # -- which copies
+
+    def _ahead(self, original: Pipelined, loop: Pipelined, parts: Sequence[Stmt], table: Table | None, stages: int) -> _Ahead:
+        candidates = [p for p in parts if isinstance(p, Copy) and p.source.buffer.scope == "global" and p.destination.buffer.scope == "shared"]
+        if stages < 2:
+            return _Ahead((), (), (f"num_stages={loop.num_stages}",) if loop.num_stages < 2 else ("it has at most one iteration",))
+        if _leaves(loop.body):
+            return _Ahead((), (), ("break or continue would skip the copies of later iterations",))
+        written_out = bound_indices(loop.body)
+        accesses = {id(p): list(touches(p)) for p in parts}
+        why: list[str] = []
+        usable: dict[Buffer, list[tuple[Copy, Copy]]] = {}
+        for p in candidates:
+            against = self._against(p, original, loop, parts, accesses, table)
+            fresh = substitute(p, written_out) if written_out else p
+            if not against:
+                against = _depends(fresh, loop, parts, accesses)
+            if against:
+                why.append(f"the copy to {p.destination.buffer.name} stays in order: {against}")
+            else:
+                usable.setdefault(root_of(p.destination.buffer), []).append((p, fresh))
+        for buffer in list(usable):
+            against = _incomplete(buffer, [p for p, _ in usable[buffer]], parts, accesses)
+            if not against and not _unseen_outside(self.placed.kernel.body, original, buffer):
+                against = "the program reads it outside of the loop"
+            if against:
+                why.append(f"{buffer.name} keeps one version: {against}")
+                del usable[buffer]
+        kept = {id(p): fresh for ps in usable.values() for p, fresh in ps}
+        return _Ahead(tuple(kept[id(p)] for p in candidates if id(p) in kept), tuple(usable), tuple(dict.fromkeys(why)))
+
+    def _against(
+        self,
+        copy: Copy,
+        original: Pipelined,
+        loop: Pipelined,
+        parts: Sequence[Stmt],
+        accesses: Mapping[int, list[Touch]],
+        table: Table | None,
+    ) -> str:
+        if self.selected.instructions[copy].name != ASYNCHRONOUS:
+            declined = self.selected.declined.get(copy, ())
+            return declined[0].text if declined else self.selected.reasons[copy].text
+        if table is not None and not table.ahead(parts.index(copy)):
+            return "its stage is the last one"
+        if copy.destination.buffer.view_of is not None:
+            return "its destination is a view of another buffer"
+        if any(t.buffer is copy.source.buffer and t.mode != "read" for ts in accesses.values() for t in ts):
+            return f"the loop writes {copy.source.buffer.name}"
+        return ""
+
+    def _record(
+        self, loop: Pipelined, parts: Sequence[Stmt], copies: Sequence[Copy], stages: int, text: str, table: Table | None
+    ) -> None:
+        ops = [
+            scheduled_op(p, stages - 1 if any(_is_part(p, c) for c in copies) else 0, k, any(_is_part(p, c) for c in copies))
+            for k, p in enumerate(q for q in _in_order(parts, table) if not isinstance(q, Bind))
+        ]
+        at = next((p.loc for p in parts if p.loc is not None), None)
+        self.schedules.append(Schedule(loop, stages, tuple(ops), Reason(text, loop.loc, (at,) if at is not None else ())))
+
+
+def _in_order(parts: Sequence[Stmt], table: Table | None) -> list[Stmt]:
+    return list(parts) if table is None else table.arrange(parts)
+
+
+def _is_part(part: Stmt, copy: Copy) -> bool:
+    """Whether `copy` is `part`, possibly with names written out."""
+    return part is copy or (isinstance(part, Copy) and part.source.buffer is copy.source.buffer and part.destination is copy.destination)
+
+
+def _trips(loop: Pipelined) -> int | None:
+    start, stop = int_value(loop.start), int_value(loop.stop)
+    return max(0, stop - start) if start is not None and stop is not None else None
+
+
+# -- the opened loop
+
+
+def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -> Stmt:
+    token = Token("copies", "cp_async")
+    k, start, stop = loop.var, loop.start, loop.stop
+    loc = loop.loc
+
+    def issue(at: Expr, version: Expr) -> Issue:
+        copies = [dataclasses.replace(c) for c in (substitute(c, {k: at}) for c in ahead.copies)]
+        exists = binary("lt", at, stop)
+        body: Stmt = seq(*copies)
+        if is_const(exists, False):
+            return Issue(token, (), loc=loc)
+        if not is_const(exists, True):
+            body = If(exists, body, loc=loc)
+        return Issue(token, (Versioned({b: version for b in ahead.buffers}, body, loc=loc),), loc=loc)
+
+    slot, free = Var("slot", dtype=int32), Var("free", dtype=int32)
+    prologue = [issue(start + s, const(s)) for s in range(stages - 1)]
+    steady = seq(
+        Bind(slot, cast(binary("truncmod", k - start, stages), int32), loc=loc),
+        Bind(free, select(binary("eq", slot, 0), const(stages - 1), slot - 1), loc=loc),
+        Wait(token, stages - 2, loc=loc),
+        issue(k + (stages - 1), free),
+        Versioned({b: slot for b in ahead.buffers}, seq(*rest), loc=loc),
+    )
+    return seq(*prologue, For(k, start, stop, steady, loc=loc))
+
+
+# -- conditions
+
+
+def _leaves(s: Stmt) -> bool:
+    """Whether a break or continue in it belongs to the loop around it."""
+    if isinstance(s, Break | Continue):
+        return True
+    if isinstance(s, For | While | Pipelined):
+        return False
+    return any(_leaves(c) for c in children(s) if isinstance(c, Stmt))
+
+
+def _depends(copy: Copy, loop: Pipelined, parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:
+    """Why the place that the copy reads is not known an iteration ahead."""
+    inside = {n.var for n in walk(loop.body) if isinstance(n, Bind | For | Pipelined)}
+    for offset in (*copy.source.offsets, *copy.destination.offsets):
+        named = variables(offset) & inside
+        if named:
+            return f"it depends on {next(iter(named)).name}, which each iteration calculates"
+        for load in loads(offset):
+            root = root_of(load.buffer)
+            if root.scope in ("fragment", "local", "var"):
+                if any(root_of(b) is root for p in parts for b in _private_writes(p)):
+                    return f"it depends on {load.buffer.name}, which the loop changes"
+            elif any(t.buffer is root and t.mode != "read" for ts in accesses.values() for t in ts):
+                return f"it depends on {load.buffer.name}, which the loop changes"
+    return ""
+
+
+def _private_writes(s: Stmt) -> Iterator[Buffer]:
+    for n in walk(s):
+        if isinstance(n, TileOp):
+            yield from (r.buffer for r in n.writes)
+        elif isinstance(n, Stmt) and isinstance(buffer := getattr(n, "buffer", None), Buffer):
+            yield buffer
+
+
+def _incomplete(buffer: Buffer, copies: Sequence[Copy], parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:
+    """Why an iteration may see what an earlier one left in the buffer."""
+    writers = [p for p in parts if any(t.buffer is buffer and t.mode != "read" for t in accesses[id(p)])]
+    if any(not any(p is c for c in copies) for p in writers):
+        return "another statement of the loop writes it too"
+    last = max(k for k, p in enumerate(parts) if any(p is c for c in copies))
+    if any(t.buffer is buffer and t.mode == "read" for p in parts[:last] for t in accesses[id(p)]):
+        return "it is read before it is written"
+    if len(copies) == 1:
+        return "" if overwrites(copies[0], buffer) else "the copy writes a part of it only"
+    boxes = [[(int_value(o), e) for o, e in zip(c.destination.offsets, c.destination.extents, strict=True)] for c in copies]
+    if any(o is None for box in boxes for o, _ in box):
+        return "which parts the copies write depends on the iteration"
+    apart = all(
+        any((o or 0) + e <= (q or 0) or (q or 0) + f <= (o or 0) for (o, e), (q, f) in zip(a, b, strict=True))
+        for i, a in enumerate(boxes)
+        for b in boxes[:i]
+    )
+    if not apart or sum(prod(e for _, e in box) for box in boxes) != prod(buffer.static_shape):
+        return "the copies do not write each part of it once"
+    return ""
+
+
+def _unseen_outside(body: Stmt, loop: Pipelined, buffer: Buffer) -> bool:
+    """Whether nothing outside of the loop can read what the loop leaves in the buffer: it is always written anew first."""
+
+    def safe(s: Stmt, fresh: bool) -> bool:
+        for part in s.body if isinstance(s, Seq) else (s,):
+            if part is loop or not any(t.buffer is buffer for t in touches(part)):
+                continue
+            if overwrites(part, buffer):
+                fresh = True
+                continue
+            inner = [c for c in children(part) if isinstance(c, Stmt)]
+            if isinstance(part, TileOp) or not inner:
+                if not fresh and any(t.buffer is buffer and t.mode != "write" for t in touches(part)):
+                    return False
+                continue
+            own = [t for t in touches(part) if t.stmt is part and t.buffer is buffer]
+            if own and not fresh:
+                return False
+            if not all(safe(c, fresh) for c in inner):
+                return False
+            fresh = fresh and not any(n is loop for n in walk(part))
+        return True
+
+    return safe(body, False)
+
+
+__all__ = ["Loc", "pipeline"]

@@ -316,14 +316,22 @@ class _Placer:
         candidates: list[tuple[str, Callable[[], SharedLayout]]] = [
             ("swizzled rows", lambda: swizzled(shape, bits)),
             ("rows padded by 16 bytes", lambda: padded(shape, bits, max(1, 16 // size))),
-            ("rows padded by 4 bytes", lambda: padded(shape, bits, pad)),
         ]
+        if not self._filled_asynchronously(buffer):  # cp.async moves 16 bytes, whose start must be aligned
+            candidates.append(("rows padded by 4 bytes", lambda: padded(shape, bits, pad)))
         for title, make in candidates:
             candidate = make()
             if (found := cost(candidate)[0]) < best:
                 best, layout, name = found, candidate, title
         at = next((loc for _, loc in patterns if loc is not None), buffer.loc)
         return layout, Reason(f"{name}: {ways}-way bank conflicts otherwise", at)
+
+
+    def _filled_asynchronously(self, buffer: Buffer) -> bool:
+        chosen = self.partitioned.selected.instructions
+        return any(
+            i.name.startswith("cp.async") and any(r.buffer is buffer for r in op.writes) for op, i in chosen.items()
+        )
 
 
 def node_names(count: int) -> tuple[Any, ...]:

@@ -24,7 +24,7 @@ from tilebench.ir.tile import (
     Store,
     TileOp,
     While,
-)  # fmt: skip
+)
 
 INT32_MAX = 2**31 - 1
 
@@ -39,7 +39,8 @@ class _Scope:
 
 
 def check_indices(kernel: Kernel) -> None:
-    """Raise TypeTileError for an index that is out of range for sure, TB260; for constant faults of arithmetic, TB263, TB264."""
+    """Raise TypeTileError for an index that is out of range for sure, TB260; for constant faults of
+    arithmetic, TB263, TB264."""
     scope = _Scope()
     for var, extent in zip(kernel.blocks, kernel.grid, strict=True):
         size = int_value(extent)
@@ -203,7 +204,8 @@ def _arithmetic(e: Binary) -> None:
 
 
 def _is_exact(index: Expr, scope: _Scope) -> bool:
-    """Whether both ends of the interval are taken: a sum of multiples of different variables that take all their values."""
+    """Whether both ends of the interval are taken: a sum of multiples of different variables that take all
+    their values."""
     return all(isinstance(term, Var) and term in scope.exact for term, _ in linear(index).terms)
 
 

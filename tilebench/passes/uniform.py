@@ -25,7 +25,7 @@ from tilebench.ir.tile import (
     SyncThreads,
     TileOp,
     While,
-)  # fmt: skip
+)
 
 _PRIVATE = ("local", "var")
 _BARRIER_CALLS = ("syncthreads_and", "syncthreads_or", "syncthreads_count")
@@ -46,10 +46,11 @@ class _Facts:
 def per_thread_statements(kernel: Kernel) -> frozenset[Stmt]:
     """The statements of the kernel that differ between threads; all others are uniform.
 
-    A statement is per-thread when it names the thread variable, calls a per-thread intrinsic, reads a local or var buffer
-    that was fed by such a value, or stands inside an if or loop whose condition does. A Parallel nest that holds such a
-    statement, or stores to private buffers only, is per-thread: every thread runs all of its iterations. Raises SyncError TB410 for a
-    barrier and TB411 for a tile op of the whole block in such a place.
+    A statement is per-thread when it names the thread variable, calls a per-thread intrinsic, reads a local
+    or var buffer that was fed by such a value, or stands inside an if or loop whose condition does. A
+    Parallel nest that holds such a statement, or stores to private buffers only, is per-thread: every thread
+    runs all of its iterations. Raises SyncError TB410 for a barrier and TB411 for a tile op of the whole
+    block in such a place.
     """
     facts = _Facts({kernel.thread})
     before = -1
@@ -206,7 +207,8 @@ def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
 
 
 def stores_only_private(loop: Parallel) -> bool:
-    """Whether a Parallel nest writes nothing but local and var buffers, so that every thread runs all of it."""
+    """Whether a Parallel nest writes nothing but local and var buffers, so that every thread runs all of
+    it."""
     stack: list[Stmt] = [loop.body]
     while stack:
         s = stack.pop()

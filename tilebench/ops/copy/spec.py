@@ -1,28 +1,36 @@
-"""`T.copy`: a tile moved between any two scopes, with dtype conversion, zero fill outside, and clipped stores."""
+"""`T.copy`: a tile moved between any two scopes, with dtype conversion, zero fill outside, and clipped
+stores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tilebench.errors import TypeTileError
 from tilebench.ir.expr import Expr, Load, as_expr
 from tilebench.ir.tile import Buffer, Region, Stmt, Store
-from tilebench.ops.base import BlockValues, Cost, Op, register
+from tilebench.ops.base import BlockValues, Cost, Lowering, Offer, Op, register
+from tilebench.ops.copy import cp_async
 from tilebench.ops.regions import is_private, over, pair, region_bytes, shape_text, squeezed, writable
+from tilebench.targets import Target
 
 
 @register
 @dataclass(frozen=True, eq=False)
 class Copy(Op):
-    """destination[...] = source[...], equal tile shapes after dropping unit dims; elements outside a global source read as 0.
+    """destination[...] = source[...], equal tile shapes after dropping unit dimensions.
+
+    Elements outside a global source read as 0.
 
     coalesced_width: elements a thread moves at once, as the user asked; asynchronous: T.async_copy (no wait);
-    prefer: 'tma' | 'cp_async' | 'sync' | None; outside: what elements outside a global source read as (None: 0; set by
-    passes/check.py from T.annotate_safe_value).
-    Stores outside a global destination are skipped. Values are converted as by a cast: float to narrower float rounds to
-    nearest even, overflow gives inf (fp8: the largest finite value), NaN stays NaN; float to integer truncates.
+    prefer: 'tma' | 'cp_async' | 'sync' | None; outside: what elements outside a global source read as (None:
+    0; set by passes/check.py from T.annotate_safe_value). Stores outside a global destination are skipped.
+    Values are converted as by a cast: float to narrower float rounds to nearest even, overflow gives inf
+    (fp8: the largest finite value), NaN stays NaN; float to integer truncates.
     """
+
+    lowerings: ClassVar[Mapping[str, Lowering]] = {"cp.async": cp_async.lower}
 
     source: Region
     destination: Region
@@ -45,10 +53,12 @@ class Copy(Op):
         if squeezed(a.shape) != squeezed(b.shape):
             raise TypeTileError(
                 "TB220",
-                f"copy: the source {a.buffer.name} is {shape_text(a.shape)}, the destination {b.buffer.name} is "
+                f"copy: the source {a.buffer.name} is {shape_text(a.shape)}, the destination "
+                f"{b.buffer.name} is "
                 f"{shape_text(b.shape)}",
                 why="a copy moves a tile to a tile of the same shape (dimensions of extent 1 do not count)",
-                fix=f"give {b.buffer.name} a tile of {shape_text(squeezed(a.shape))}, or take {shape_text(squeezed(b.shape))} "
+                fix=f"give {b.buffer.name} a tile of {shape_text(squeezed(a.shape))}, or take "
+                f"{shape_text(squeezed(b.shape))} "
                 f"of {a.buffer.name}",
             )
         if self.coalesced_width is not None and self.coalesced_width < 1:
@@ -63,6 +73,9 @@ class Copy(Op):
     def run(self, block: BlockValues) -> None:
         values = block.read(self.source)
         block.write(self.destination, values.reshape(self.destination.shape))
+
+    def offers(self, target: Target, threads: int) -> tuple[Offer, ...]:
+        return cp_async.offers(self, target, threads)
 
     def cost(self) -> Cost:
         return Cost(
@@ -103,9 +116,9 @@ def copy(
 ) -> Stmt:
     """Copy a tile: `T.copy(A[by * 128, k * 32], A_shared)`.
 
-    Each side is a buffer, a slice, or an element that marks where the tile starts (it takes the other side's extents).
-    Element to element is a store with a cast. Outside a global tensor, reads give 0 and writes are skipped.
-    eviction_policy, annotations and loop_layout are hints that change no value.
+    Each side is a buffer, a slice, or an element that marks where the tile starts (it takes the other side's
+    extents). Element to element is a store with a cast. Outside a global tensor, reads give 0 and writes are
+    skipped. eviction_policy, annotations and loop_layout are hints that change no value.
     """
     return _copy(src, dst, coalesced_width, disable_tma, prefer_instruction, False)
 
@@ -118,5 +131,6 @@ def async_copy(
     annotations: Any = None,
     loop_layout: Any = None,
 ) -> Stmt:
-    """`T.copy` that the program waits for itself (T.ptx_wait_group); a plain copy where there is nothing asynchronous."""
+    """`T.copy` that the program waits for itself (T.ptx_wait_group); a plain copy where there is nothing
+    asynchronous."""
     return _copy(src, dst, coalesced_width, False, "cp_async", True)
