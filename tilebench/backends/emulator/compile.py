@@ -19,7 +19,7 @@ from tilebench.backends.emulator.barriers import Meeting, barrier
 from tilebench.backends.emulator.expressions import HELPERS, Emitter, RegisterIndex, Scope, Value
 from tilebench.backends.emulator.memory import Place, Site, place_shared
 from tilebench.errors import InternalError, Loc
-from tilebench.ir.expr import Call, Expr, Load, Var, int_value
+from tilebench.ir.expr import Call, Expr, Load, Var, int_value, same
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.simplify import bounds
@@ -492,7 +492,8 @@ def _runs_as_one(s: For) -> bool:
     """Whether the body of an independent loop can run for all iterations at once.
 
     Not when it synchronises, leaves the loop, wants the old value of an atomic, has an inner loop with bounds that follow this
-    one's variable, or writes a register whose index does not follow it (a scratch register, reused in each iteration).
+    one's variable, writes a register whose index does not follow it (a scratch register, reused in each iteration), or reads
+    an array that it writes at another index than it writes: then the loop runs as it stands, whatever its mark says.
     """
     follows = {s.var}
     for node in walk(s.body):
@@ -502,6 +503,8 @@ def _runs_as_one(s: For) -> bool:
             return False
         if isinstance(node, Bind) and variables(node.value) & follows:
             follows.add(node.var)
+    wrote: dict[Memory, list[Expr]] = {}
+    read: list[tuple[Memory, Expr]] = []
     for node in walk(s.body):
         if isinstance(node, For):
             if (variables(node.start) | variables(node.stop) | variables(node.step)) & follows:
@@ -515,9 +518,25 @@ def _runs_as_one(s: For) -> bool:
             written.append((node.destination, node.destination_index))
         elif isinstance(node, Mma):
             written.append((node.d, node.d_index))
-        if any(m.space == "register" and not variables(e) & follows for m, e in written):
-            return False
-    return True
+        for memory, index in written:
+            if memory.space == "register":
+                if not variables(index) & follows:
+                    return False
+                wrote.setdefault(memory, []).append(index)
+        read += _register_reads(node)
+    return all(any(same(index, w) for w in wrote[memory]) for memory, index in read if memory in wrote)
+
+
+def _register_reads(node: Any) -> list[tuple[Memory, Expr]]:
+    match node:
+        case Load() if isinstance(node.buffer, Memory) and node.buffer.space == "register":
+            return [(node.buffer, node.indices[0])]
+        case VectorCopy() if node.source.space == "register":
+            return [(node.source, node.source_index)]
+        case Mma():
+            return [(node.d, node.d_index), (node.a, node.a_index), (node.b, node.b_index)]
+        case _:
+            return []
 
 
 def _access_widths(program: Program) -> dict[Memory, int]:

@@ -331,10 +331,11 @@ class Emitter:
             b = self.under(self.pure(f"not {c.code}" if c.uniform else f"~{c.code}", c), e.orelse)
         else:
             b = self.value(e.orelse)
+        kind = self.constant(e.dtype.compute_dtype, ("numpy", e.dtype.compute_dtype.str))
         if c.uniform:
-            return self.pure(f"({a.code} if {c.code} else {b.code})", c, a, b)
-        kind = e.dtype.compute_dtype
-        return self.pure(f"where({c.code}, {a.code}, {b.code}, {self.constant(kind, ('numpy', kind.str))})", c, a, b)
+            x, y = (v.code if v.uniform == (a.uniform and b.uniform) else f"np.full(1, {v.code}, {kind})" for v in (a, b))
+            return self.pure(f"({x} if {c.code} else {y})", c, a, b)
+        return self.pure(f"where({c.code}, {a.code}, {b.code}, {kind})", c, a, b)
 
     def _call(self, e: Call) -> Value:
         if e.name in _SYNC:

@@ -50,7 +50,7 @@ def run_program(
     arguments: Sequence[Argument | np.ndarray],
     symbols: Mapping[Var, int],
     grid: tuple[int, ...] | None = None,
-    blocks: Sequence[int] | None = None,
+    blocks: Sequence[int | tuple[int, ...]] | None = None,
     schedule: Schedule = "forward",
     checks: bool = True,
     compiled: CompiledProgram | None = None,
@@ -58,7 +58,7 @@ def run_program(
     """Run a thread program on arrays in storage form, which are changed in place.
 
     arguments: in the order of program.params, tensors as TensorArgument or NumPy arrays; grid: in blocks (None: from
-    program.grid); blocks: flat numbers of the blocks to run (x fastest; None: all); checks: shadow memory and counts (bounds are
+    program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest), None for all; checks: shadow memory and counts (bounds are
     always checked). Raises LaunchError when an argument is no array or the grid is unknown.
     """
     values: dict[Var, Any] = dict(symbols)
@@ -77,7 +77,7 @@ def run_program(
     compiled = compiled or compile_program(program, checks)
     grid = grid or tuple(_extent(e, values) for e in program.grid)
     total = int(np.prod(grid, dtype=np.int64))
-    chosen = list(range(total)) if blocks is None else [int(b) for b in blocks]
+    chosen = list(range(total)) if blocks is None else [_number(b, grid) for b in blocks]
     findings = Findings()
     machine = _machine(program, compiled, arrays, grid, findings, checks, schedule)
     rng = random.Random(schedule) if isinstance(schedule, int) else None
@@ -88,8 +88,6 @@ def run_program(
     known = [*scalars, *(int(symbols[v]) for v in program.symbols)]
     with np.errstate(all="ignore"):
         for number in chosen:
-            if not 0 <= number < total:
-                raise LaunchError("TB604", f"block {number} is not in the grid {grid}", fix=f"blocks are numbered 0 to {total - 1}")
             _run_block(machine, compiled, number, known, schedule, rng)
     complete = blocks is None
     unwritten = _unwritten(program, compiled, machine, arrays, findings) if checks and complete else {}
@@ -97,6 +95,19 @@ def run_program(
         findings.all(), _counts(compiled, machine), sum(machine.executed), machine.barriers, len(chosen), unwritten,
         tuple(machine.printed), findings.first_error(),
     )  # fmt: skip
+
+
+def _number(block: int | tuple[int, ...], grid: tuple[int, ...]) -> int:
+    """The flat number of a block. Raises LaunchError TB604 for one outside the grid."""
+    index = block if isinstance(block, tuple) else block_index(int(block), grid)
+    if len(index) != len(grid) or any(not 0 <= i < n for i, n in zip(index, grid, strict=True)) or (not isinstance(block, tuple) and block < 0):
+        raise LaunchError("TB604", f"block {block} is not in the grid {grid}", fix=f"name blocks as tuples below {grid}, or by number")
+    if not isinstance(block, tuple) and block >= int(np.prod(grid)):
+        raise LaunchError("TB604", f"block {block} is not in the grid {grid}", fix=f"blocks are numbered 0 to {int(np.prod(grid)) - 1}")
+    number = 0
+    for i, n in zip(reversed(index), reversed(grid), strict=True):
+        number = number * n + i
+    return number
 
 
 def _scalar(argument: Any, var: Var) -> Any:
