@@ -1,0 +1,166 @@
+"""Tensors and allocation: annotations of parameters, and the buffers of a block. The front-end names what is returned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilebench.errors import TypeTileError
+from tilebench.ir.dtype import int32
+from tilebench.ir.expr import Expr, Var, as_expr, int_value
+from tilebench.ir.tile import Buffer, Scope
+from tilebench.language.dtypes import dtype as as_scalar
+from tilebench.language.markers import ConstVar, EmptySpec, TensorType, VarSpec
+
+
+def as_shape(shape: Any) -> tuple[Any, ...]:
+    """A shape as a tuple of ints, expressions or const names, from an int, a list, a tuple, a torch.Size."""
+    if isinstance(shape, int | Expr | ConstVar):
+        return (shape,)
+    return tuple(n if isinstance(s, Expr) and (n := int_value(s)) is not None else s for s in shape)
+
+
+class _TensorSpelling:
+    """`T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`."""
+
+    def __init__(self, scope: str = "global") -> None:
+        self.scope = scope
+
+    def __call__(self, shape: Any = (), dtype: Any = "float32", strides: Any = None, **ignored: Any) -> TensorType:
+        """An annotation: shape, element type, and for strided tensors the strides in elements."""
+        del ignored
+        return TensorType(as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope)
+
+    def __getitem__(self, item: Any) -> TensorType:
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], list | tuple):
+            return self(item[0], item[1])
+        if isinstance(item, tuple) and len(item) >= 2:
+            return self(item[:-1], item[-1])
+        raise TypeTileError("TB205", "T.Tensor[...] takes a shape and a dtype", fix="T.Tensor[[M, N], T.float16]")
+
+
+class _StridedSpelling(_TensorSpelling):
+    """`T.StridedTensor(shape, strides, dtype)`."""
+
+    def __call__(self, shape: Any = (), strides: Any = None, dtype: Any = "float32", **ignored: Any) -> TensorType:
+        """An annotation with strides in elements."""
+        del ignored
+        return TensorType(as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope)
+
+    def __getitem__(self, item: Any) -> TensorType:
+        return self(*item)
+
+
+Tensor = _TensorSpelling()
+StridedTensor = _StridedSpelling()
+FragmentBuffer = _TensorSpelling("fragment")
+SharedBuffer = _TensorSpelling("shared")
+LocalBuffer = _TensorSpelling("local")
+
+
+def _alloc(shape: Any, dtype: Any, scope: Scope, what: str) -> Buffer:
+    sizes = as_shape(shape)
+    fixed: list[int] = []
+    for size in sizes:
+        number = int_value(size) if isinstance(size, Expr | int) else None
+        if number is None:
+            raise TypeTileError(
+                "TB206",
+                f"{what}: an extent is not known when the kernel is compiled",
+                why="shared memory and registers are laid out by the compiler",
+                fix="use Python numbers (a parameter of the factory, T.const) for tile shapes",
+            )
+        if number < 1:
+            raise TypeTileError("TB206", f"{what}: an extent is {number}", why="a tile has at least one element", fix="use extents of 1 or more")
+        fixed.append(number)
+    return Buffer("", tuple(as_expr(n) for n in fixed), as_scalar(dtype), scope)
+
+
+def alloc_shared(shape: Any, dtype: Any = "float32", scope: str = "shared.dyn") -> Buffer:
+    """A tile in the block's shared memory. scope is accepted for TileLang's sake."""
+    del scope
+    return _alloc(shape, dtype, "shared", "T.alloc_shared")
+
+
+def alloc_fragment(shape: Any, dtype: Any = "float32", scope: str = "local.fragment") -> Buffer:
+    """A tile spread over the registers of the block's threads; its layout is inferred."""
+    del scope
+    return _alloc(shape, dtype, "fragment", "T.alloc_fragment")
+
+
+def alloc_local(shape: Any, dtype: Any = "float32", scope: str = "local") -> Buffer:
+    """An array of each thread."""
+    del scope
+    return _alloc(shape, dtype, "local", "T.alloc_local")
+
+
+def alloc_var(dtype: Any, *args: Any, init: Any = None, scope: str = "local.var") -> VarSpec:
+    """A scalar variable: `v = T.alloc_var("int32", 0)`; plain assignment stores to it."""
+    del scope
+    for arg in args:
+        if not isinstance(arg, str):
+            init = arg
+    return VarSpec(Buffer("", (as_expr(1),), as_scalar(dtype), "var"), init)
+
+
+def alloc_global(shape: Any, dtype: Any = "float32") -> Buffer:
+    """A workspace in global memory, allocated for each launch."""
+    return Buffer("", tuple(as_expr(s) for s in as_shape(shape)), as_scalar(dtype), "global", workspace=True)
+
+
+def empty(*shape: Any, dtype: Any = "float32") -> EmptySpec:
+    """An output of an eager function: `C = T.empty((M, N), dtype)`, then `return C`."""
+    sizes: list[Any] = list(shape)
+    if sizes and isinstance(sizes[0], list | tuple):
+        if len(sizes) > 1:
+            dtype = sizes[1]
+        sizes = list(sizes[0])
+    elif len(sizes) > 1 and not isinstance(sizes[-1], int | Expr | ConstVar):
+        dtype = sizes.pop()
+    return EmptySpec(as_shape(sizes), as_scalar(dtype))
+
+
+def const(name: str, dtype: Any = "int32") -> Any:
+    """`M, N = T.const("M, N")`: integers taken from the shapes of the tensors (eager functions)."""
+    del dtype
+    made = tuple(ConstVar(n) for n in name.replace(",", " ").split())
+    return made[0] if len(made) == 1 else made
+
+
+def dynamic(name: str, dtype: Any = "int32") -> Any:
+    """`m = T.dynamic("m")`: an extent known only at the call. Several names give a tuple."""
+    kind = as_scalar(dtype) if dtype != "int32" else int32
+    made = tuple(Var(n, dtype=kind) for n in name.replace(",", " ").split())
+    return made[0] if len(made) == 1 else made
+
+
+def symbolic(name: str, dtype: Any = "int32") -> Any:
+    """Old spelling of T.dynamic."""
+    return dynamic(name, dtype)
+
+
+def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
+    """The same storage with another shape and dtype; the number of bytes must agree."""
+    del strides
+    kind = as_scalar(dtype) if dtype is not None else src.dtype
+    sizes = src.static_shape if shape is None else tuple(int(s) for s in as_shape(shape))
+    have, want = 1, 1
+    for n in src.static_shape:
+        have *= n
+    for n in sizes:
+        want *= n
+    if shape is None and kind.bits != src.dtype.bits:
+        sizes = (*sizes[:-1], sizes[-1] * src.dtype.bits // kind.bits)
+        want = have * src.dtype.bits // kind.bits
+    if have * src.dtype.bits != want * kind.bits:
+        raise TypeTileError(
+            "TB207",
+            f"view: {src.name} has {have * src.dtype.bits // 8} bytes, {'x'.join(map(str, sizes))} of {kind} has {want * kind.bits // 8}",
+            why="a view shows the same bytes",
+            fix="choose a shape with the same number of bytes",
+        )
+    return Buffer("", tuple(as_expr(s) for s in sizes), kind, src.scope, view_of=src)
+
+
+def reshape(src: Buffer, shape: Any) -> Buffer:
+    """The same elements with another shape."""
+    return view(src, shape)

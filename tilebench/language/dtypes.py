@@ -1,0 +1,52 @@
+"""`T.float16` and the other element types: equal to their names, callable, known to torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilebench.errors import TypeTileError, nearest
+from tilebench.ir.dtype import ALIASES, DTYPES, DType, as_dtype
+from tilebench.ir.expr import Expr, as_expr, cast, const
+
+
+class ScalarType(DType):
+    """A DType as the language has it: `T.float32(x)` is a constant or a cast, `.as_torch()` is torch's dtype."""
+
+    def __call__(self, value: Any = 0) -> Expr:
+        """The value as this type: a constant for numbers, a cast for expressions."""
+        if isinstance(value, bool | int | float):
+            return const(value, self)
+        return cast(as_expr(value), self)
+
+    def as_torch(self) -> Any:
+        """torch's dtype of this name."""
+        import torch
+
+        spelled = {"float8_e4m3": "float8_e4m3fn", "tfloat32": "float32"}.get(self.name, self.name)
+        return getattr(torch, spelled)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.bytes
+
+
+SCALARS: dict[str, ScalarType] = {name: ScalarType(d.name, d.kind, d.bits, d.lanes) for name, d in DTYPES.items()}
+SPELLINGS: dict[str, ScalarType] = {
+    **SCALARS,
+    **{alias: SCALARS[name] for alias, name in ALIASES.items() if name in SCALARS and alias.isidentifier()},
+}
+
+
+def dtype(value: Any) -> ScalarType:
+    """`T.dtype(x)`: the type meant by a T dtype, a name, a torch or NumPy dtype, or a Python type. Raises TB204."""
+    try:
+        found = as_dtype(value)
+    except KeyError:
+        raise TypeTileError(
+            "TB204",
+            f"unknown dtype {str(value)[:60]!r}{nearest(str(value), DTYPES)}",
+            why="the language has " + ", ".join(sorted(DTYPES)),
+            fix="use one of these names",
+        ) from None
+    return SCALARS.get(found.name) or ScalarType(found.name, found.kind, found.bits, found.lanes)

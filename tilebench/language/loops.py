@@ -1,0 +1,59 @@
+"""Loops: each spelling says how the iterations run; the front-end makes the statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilebench.language.markers import LoopSpec
+
+
+def _range(kind: Any, start: Any, stop: Any, step: Any, options: dict[str, Any]) -> LoopSpec:
+    if stop is None:
+        start, stop = 0, start
+    return LoopSpec(kind, start=start, stop=stop, step=1 if step is None else step, options=options)
+
+
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> LoopSpec:
+    """One iteration after the other."""
+    del annotations
+    return _range("serial", start, stop, step, {})
+
+
+def unroll(start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False, unroll_factor: int | None = None, annotations: Any = None) -> LoopSpec:
+    """Serial, expanded by the target's compiler."""
+    del explicit, unroll_factor, annotations
+    return _range("unroll", start, stop, step, {})
+
+
+def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> LoopSpec:
+    """Serial, meant for one vector access."""
+    del annotations
+    return _range("vectorized", start, stop, None, {})
+
+
+def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None, prefer_async: Any = None, annotations: Any = None) -> LoopSpec:
+    """Independent iterations over a box, spread over the threads of the block."""
+    del prefer_async, annotations
+    return LoopSpec("parallel", extents=extents, options={"coalesced_width": coalesced_width, "layout": loop_layout})
+
+
+def Pipelined(
+    start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None, sync: Any = None, group: Any = None, annotations: Any = None
+) -> LoopSpec:
+    """Serial, with the copies of later iterations under way: num_stages versions of each tile that is loaded."""
+    del sync, annotations
+    return _range("pipelined", start, stop, None, {"num_stages": num_stages, "order": order, "stage": stage, "group": group})
+
+
+def grid(*extents: Any) -> LoopSpec:
+    """Nested serial loops."""
+    return LoopSpec("grid", extents=extents)
+
+
+def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, **accepted: Any) -> LoopSpec:
+    """Tiles of a domain, `index`, `index + wave_size`, ... in groups that share L2."""
+    del accepted
+    return LoopSpec("persistent", extents=tuple(domain), options={"wave_size": wave_size, "index": index, "group_size": group_size})
+
+
+Serial, Unroll, Vectorized, parallel = serial, unroll, vectorized, Parallel

@@ -1,0 +1,142 @@
+"""Values that the spellings hand to the front-end: annotations, launches, loops, functions still to be inlined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
+
+from tilebench.ir.dtype import DType
+from tilebench.ir.tile import Buffer
+
+_ids = count()
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """`T.Tensor(shape, dtype)` as an annotation. strides None: row-major."""
+
+    shape: tuple[Any, ...]
+    dtype: DType
+    strides: tuple[Any, ...] | None = None
+    scope: str = "global"
+
+
+@dataclass(frozen=True, eq=False)
+class ConstVar:
+    """One name of `T.const("M, N")`: an integer that the shapes of the arguments determine."""
+
+    name: str
+    id: int = field(default_factory=lambda: next(_ids))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """`T.Kernel(...)`: the grid, the threads of a block."""
+
+    grid: tuple[Any, ...]
+    threads: tuple[int, ...]
+    prelude: str | None = None
+
+
+@dataclass(frozen=True)
+class LoopSpec:
+    """What a loop spelling returns; kind says how the loop runs, options are its keyword arguments."""
+
+    kind: Literal["serial", "unroll", "vectorized", "parallel", "pipelined", "grid", "persistent"]
+    extents: tuple[Any, ...] = ()
+    start: Any = 0
+    stop: Any = None
+    step: Any = 1
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class VarSpec:
+    """`T.alloc_var(dtype, init)`: a variable with its first value."""
+
+    buffer: Buffer
+    init: Any = None
+
+
+@dataclass(frozen=True)
+class EmptySpec:
+    """`T.empty(shape, dtype)`: an output of an eager function."""
+
+    shape: tuple[Any, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A fact for Kernel.attributes: T.annotate_layout, T.use_swizzle, ... merged by name."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class ThreadValue:
+    """`T.get_thread_binding(dim)` and relatives, resolved against the launch in force."""
+
+    kind: Literal["thread", "block", "thread_extent", "block_extent", "lane", "warp", "warp_group", "threads", "blocks", "flat"]
+    dim: int = 0
+
+
+@dataclass(frozen=True)
+class ThreadRange:
+    """`with T.ws(0, 1):` the warp groups that run the body."""
+
+    groups: tuple[int, ...]
+
+
+class PrimFunc:
+    """A `@T.prim_func`: the function, parsed when it is compiled.
+
+    scope: the locals of the factory around it, for annotations that Python keeps as text (they are in no closure).
+    """
+
+    def __init__(self, function: Callable[..., Any], scope: dict[str, Any] | None = None) -> None:
+        self.function = function
+        self.scope = scope or {}
+        self.__name__ = getattr(function, "__name__", "kernel")
+        self.attrs: dict[str, Any] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__} is a @T.prim_func: compile it first, k = tilebench.compile({self.__name__})")
+
+    def __repr__(self) -> str:
+        return f"<prim_func {self.__name__}>"
+
+
+class Macro:
+    """A `@T.macro`: inlined where it is called, arguments by value (T.Ref ones by reference)."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = getattr(function, "__name__", "macro")
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else BoundMacro(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__} is a @T.macro: it can be called inside a tile program only")
+
+
+@dataclass(frozen=True)
+class BoundMacro:
+    """A macro that is a method, with its object."""
+
+    macro: Macro
+    instance: Any
+
+
+class Ref:
+    """`T.Ref`: annotation of a macro parameter that is passed by reference."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return cls

@@ -1,0 +1,405 @@
+"""Scalar functions of the language: math, bits, casts, selection, shuffles. Plain functions from expressions to expressions."""
+
+from __future__ import annotations
+
+import math as _math
+from collections.abc import Callable
+from typing import Any
+
+from tilebench.errors import TypeTileError
+from tilebench.ir import expr as ir
+from tilebench.ir.dtype import DType, bool_, float32, int32, uint32
+from tilebench.ir.expr import Expr, as_expr
+from tilebench.language.dtypes import dtype as as_scalar
+
+_FLOAT_UNARY = (
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin",
+    "acos", "atan", "asinh", "acosh", "atanh", "erf", "sigmoid",
+)  # fmt: skip
+_STEPS = ("floor", "ceil", "round", "trunc", "nearbyint")
+
+
+def _floating(value: Any) -> Expr:
+    e = as_expr(value)
+    return e if e.dtype.is_float else e.astype(float32)
+
+
+def _unary(name: str) -> Callable[..., Expr]:
+    def function(x: Any, *accepted: Any, **named: Any) -> Expr:
+        e = _floating(x)
+        return ir.call(name, (e,), e.dtype)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x), element by element, in x's dtype (integers become float32)."
+    return function
+
+
+exp, exp2, exp10, log, log2, log10, log1p, sqrt, rsqrt = (_unary(n) for n in _FLOAT_UNARY[:9])
+sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, asinh, acosh, atanh, erf, sigmoid = (_unary(n) for n in _FLOAT_UNARY[9:])
+__exp, __exp10, __log, __log2, __log10, __sin, __cos, __tan = exp, exp10, log, log2, log10, sin, cos, tan
+fast_rcp = _unary("rcp")
+
+
+def _step(name: str) -> Callable[..., Expr]:
+    def function(x: Any, *accepted: Any, **named: Any) -> Expr:
+        e = as_expr(x)
+        return ir.call(name, (e,), e.dtype) if e.dtype.is_float else e
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x); integers as they are."
+    return function
+
+
+floor, ceil, round, trunc, nearbyint = (_step(n) for n in _STEPS)
+
+
+def abs(x: Any) -> Expr:
+    """|x|."""
+    e = as_expr(x)
+    return ir.call("abs", (e,), e.dtype)
+
+
+def _pair(a: Any, b: Any) -> tuple[Expr, Expr]:
+    both = ir.binary("add", a, b)
+    if isinstance(both, ir.Binary):
+        return both.left, both.right
+    kind = both.dtype
+    return as_expr(a).astype(kind), as_expr(b).astype(kind)
+
+
+def _same(name: str, a: Any, b: Any) -> Expr:
+    x, y = _pair(_floating(a), _floating(b))
+    return ir.call(name, (x, y), x.dtype)
+
+
+def pow(x: Any, y: Any) -> Expr:
+    """x ** y."""
+    return _same("pow", x, y)
+
+
+def fmod(x: Any, y: Any) -> Expr:
+    """C remainder: the sign of x."""
+    return _same("fmod", x, y)
+
+
+def atan2(y: Any, x: Any) -> Expr:
+    """The angle of (x, y)."""
+    return _same("atan2", y, x)
+
+
+def copysign(x: Any, y: Any) -> Expr:
+    """|x| with y's sign."""
+    return _same("copysign", x, y)
+
+
+def hypot(x: Any, y: Any) -> Expr:
+    """sqrt(x*x + y*y)."""
+    return _same("hypot", x, y)
+
+
+def nextafter(x: Any, y: Any) -> Expr:
+    """The next value after x towards y."""
+    return _same("nextafter", x, y)
+
+
+def ldexp(x: Any, n: Any) -> Expr:
+    """x * 2**n."""
+    e = _floating(x)
+    return ir.call("ldexp", (e, as_expr(n).astype(int32)), e.dtype)
+
+
+def fma(x: Any, y: Any, z: Any) -> Expr:
+    """x*y + z, rounded once."""
+    a, b = _pair(_floating(x), _floating(y))
+    return ir.call("fma", (a, b, as_expr(z).astype(a.dtype)), a.dtype)
+
+
+def max(a: Any, b: Any) -> Any:
+    """The larger of two values; passes over NaN."""
+    return ir.binary("max", a, b) if isinstance(a, Expr) or isinstance(b, Expr) else (a if a > b else b)
+
+
+def min(a: Any, b: Any) -> Any:
+    """The smaller of two values; passes over NaN."""
+    return ir.binary("min", a, b) if isinstance(a, Expr) or isinstance(b, Expr) else (a if a < b else b)
+
+
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """x brought into [low, high]."""
+    return min(max(x, low), high)
+
+
+def isnan(x: Any) -> Expr:
+    """Whether x is NaN."""
+    return ir.call("isnan", (x,), bool_)
+
+
+def isinf(x: Any) -> Expr:
+    """Whether x is infinite."""
+    return ir.call("isinf", (x,), bool_)
+
+
+def isfinite(x: Any) -> Expr:
+    """Whether x is finite."""
+    return ir.call("isfinite", (x,), bool_)
+
+
+def infinity(dtype: Any = "float32") -> Expr:
+    """+inf of a float type."""
+    kind = as_scalar(dtype)
+    if not kind.is_float or kind.name == "float8_e4m3":
+        raise TypeTileError("TB204", f"{kind} has no infinity", fix=f"T.max_value({kind.name!r}) is its largest value")
+    return ir.const(_math.inf, kind)
+
+
+def max_value(dtype: Any) -> Expr:
+    """The largest finite value of a type."""
+    kind = as_scalar(dtype)
+    return ir.const(kind.max, kind)
+
+
+def min_value(dtype: Any) -> Expr:
+    """The lowest finite value of a type."""
+    kind = as_scalar(dtype)
+    return ir.const(kind.min, kind)
+
+
+# ------------------------------------------------------------------ integers
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    """ceil(a / b) on integers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return -(-a // b)
+    return (a + (b - 1)) // b
+
+
+def floordiv(a: Any, b: Any) -> Any:
+    """Floor division, as Python's //."""
+    return a // b
+
+
+def floormod(a: Any, b: Any) -> Any:
+    """Remainder of floor division, as Python's %."""
+    return a % b
+
+
+def truncdiv(a: Any, b: Any) -> Any:
+    """Division that rounds towards zero, as C's /."""
+    return ir.binary("truncdiv", a, b)
+
+
+def truncmod(a: Any, b: Any) -> Any:
+    """Remainder of truncdiv, as C's %."""
+    return ir.binary("truncmod", a, b)
+
+
+def align_up(x: Any, y: Any) -> Any:
+    """The least multiple of y that is not below x."""
+    return ceildiv(x, y) * y
+
+
+def shift_left(a: Any, b: Any) -> Any:
+    """a << b."""
+    return ir.binary("shl", a, b)
+
+
+def shift_right(a: Any, b: Any) -> Any:
+    """a >> b (arithmetic for signed types)."""
+    return ir.binary("shr", a, b)
+
+
+def bitwise_and(a: Any, b: Any) -> Any:
+    """a & b."""
+    return ir.binary("bitand", a, b)
+
+
+def bitwise_or(a: Any, b: Any) -> Any:
+    """a | b."""
+    return ir.binary("bitor", a, b)
+
+
+def bitwise_xor(a: Any, b: Any) -> Any:
+    """a ^ b."""
+    return ir.binary("bitxor", a, b)
+
+
+def bitwise_not(a: Any) -> Any:
+    """~a."""
+    return ir.unary("bitnot", a)
+
+
+def popcount(x: Any) -> Expr:
+    """Number of set bits."""
+    return ir.call("popcount", (x,), int32)
+
+
+def clz(x: Any) -> Expr:
+    """Number of leading zero bits."""
+    return ir.call("clz", (x,), int32)
+
+
+def dp4a(A: Any, B: Any, C: Any) -> Expr:
+    """C + the sum of four int8 products packed in A and B."""
+    return ir.call("dp4a", (A, B, C), int32)
+
+
+# ------------------------------------------------------------------ logic, casts, selection
+
+
+def if_then_else(condition: Any, true_value: Any, false_value: Any) -> Any:
+    """true_value where condition, else false_value; only the side taken is loaded."""
+    if isinstance(condition, bool):
+        return true_value if condition else false_value
+    return ir.select(condition, true_value, false_value)
+
+
+def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
+    """Same as if_then_else."""
+    del span
+    return if_then_else(condition, true_value, false_value)
+
+
+def And(*values: Any) -> Any:
+    """All of the conditions."""
+    total: Any = True
+    for v in values:
+        total = ir.binary("and", total, v)
+    return total
+
+
+def Or(*values: Any) -> Any:
+    """Any of the conditions."""
+    total: Any = False
+    for v in values:
+        total = ir.binary("or", total, v)
+    return total
+
+
+def Not(value: Any) -> Any:
+    """The opposite condition."""
+    return ir.unary("not", value)
+
+
+def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None) -> Expr:
+    """The value as another type: floats round to nearest even, floats to integers truncate and clamp."""
+    del round, sat, rbits, span
+    return as_expr(value).astype(as_scalar(dtype))
+
+
+def Cast(dtype: Any, value: Any) -> Expr:
+    """cast with the type first."""
+    return cast(value, dtype)
+
+
+def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
+    """The same bits as another type of the same width (the arguments may come in either order)."""
+    del span
+    if isinstance(value, str | DType):
+        value, dtype = dtype, value
+    e, kind = as_expr(value), as_scalar(dtype)
+    if e.dtype.bits != kind.bits:
+        raise TypeTileError("TB208", f"reinterpret: {e.dtype} has {e.dtype.bits} bits, {kind} has {kind.bits}", fix="choose a type of the same width")
+    return ir.call("reinterpret", (e,), kind)
+
+
+# ------------------------------------------------------------------ between the lanes of a warp
+
+
+def _lanes(name: str, value: Any, other: Any) -> Expr:
+    e = as_expr(value)
+    return ir.call(name, (e, as_expr(other).astype(int32)), e.dtype)
+
+
+def _whole_warp(name: str, width: int) -> None:
+    if width != 32:
+        raise TypeTileError("TB209", f"{name}: width={width}", why="shuffles go over the whole warp here", fix="leave width out, or compute the lane yourself")
+
+
+def shfl_xor(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
+    """The value of lane (lane ^ delta); width may be smaller when delta is (the lanes then stay in their part)."""
+    del mask
+    if not (isinstance(delta, int) and delta < width):
+        _whole_warp("shfl_xor", width)
+    return _lanes("shfl_xor", value, delta)
+
+
+def shfl_up(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
+    """The value of lane - delta; own value where there is none."""
+    del mask
+    _whole_warp("shfl_up", width)
+    return _lanes("shfl_up", value, delta)
+
+
+def shfl_down(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
+    """The value of lane + delta; own value where there is none."""
+    del mask
+    _whole_warp("shfl_down", width)
+    return _lanes("shfl_down", value, delta)
+
+
+def shfl_sync(value: Any, srcLane: Any, width: int = 32, mask: Any = None) -> Expr:
+    """The value of one lane."""
+    del mask
+    _whole_warp("shfl_sync", width)
+    return _lanes("shfl", value, srcLane)
+
+
+def _warp_reduce(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    total = as_expr(value)
+    for distance in (16, 8, 4, 2, 1):
+        total = combine(total, shfl_xor(total, distance))
+    return total
+
+
+def warp_reduce_sum(value: Any) -> Any:
+    """The sum over the warp's lanes, in all of them."""
+    return _warp_reduce(value, lambda a, b: a + b)
+
+
+def warp_reduce_max(value: Any) -> Any:
+    """The maximum over the warp's lanes."""
+    return _warp_reduce(value, max)
+
+
+def warp_reduce_min(value: Any) -> Any:
+    """The minimum over the warp's lanes."""
+    return _warp_reduce(value, min)
+
+
+def warp_reduce_bitand(value: Any) -> Any:
+    """The bitwise and over the warp's lanes."""
+    return _warp_reduce(value, bitwise_and)
+
+
+def warp_reduce_bitor(value: Any) -> Any:
+    """The bitwise or over the warp's lanes."""
+    return _warp_reduce(value, bitwise_or)
+
+
+def any_sync(predicate: Any, mask: Any = None) -> Expr:
+    """Whether any lane's predicate holds."""
+    del mask
+    return ir.call("any_sync", (ir.to_bool(as_expr(predicate)),), bool_)
+
+
+def all_sync(predicate: Any, mask: Any = None) -> Expr:
+    """Whether all lanes' predicates hold."""
+    del mask
+    return ir.call("all_sync", (ir.to_bool(as_expr(predicate)),), bool_)
+
+
+def ballot(predicate: Any) -> Expr:
+    """Bit l is lane l's predicate."""
+    return ir.call("ballot", (ir.to_bool(as_expr(predicate)),), uint32)
+
+
+def ballot_sync(predicate: Any, mask: Any = None) -> Expr:
+    """Same as ballot."""
+    del mask
+    return ballot(predicate)
+
+
+def activemask() -> Expr:
+    """The lanes that run this call."""
+    return ir.call("activemask", (), uint32)

@@ -1,0 +1,255 @@
+"""From a function to a tile Kernel: the entry points of the front-end."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from tilebench.errors import Loc, Source, SyntaxTileError, TileError, TypeTileError, nearest
+from tilebench.ir.dtype import DType
+from tilebench.ir.expr import Var
+from tilebench.ir.rewrite import seq, variables
+from tilebench.ir.tile import Buffer, Kernel, Param
+from tilebench.language.markers import PrimFunc, TensorType
+from tilebench.language.scope import Frame, node_of, outer_names, source_of
+from tilebench.language.tensors import TensorSpec, as_buffer, undeclared
+from tilebench.language.walker import Returned, Walker
+
+MAX_TEXT = 1 << 20
+DEEPEST = "the text is nested too deeply or too long to be parsed"
+
+
+def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
+    """The Kernel of a @T.prim_func, or of a plain function whose parameters are all annotated."""
+    scope = function.scope if isinstance(function, PrimFunc) else {}
+    plain = function.function if isinstance(function, PrimFunc) else function
+    if isinstance(plain, Kernel):
+        return plain
+    if not isinstance(plain, types.FunctionType):
+        raise SyntaxTileError(
+            "TB110", f"{type(function).__name__} is not a tile program", why="a tile program is a function with `with T.Kernel(...)` in it",
+            fix="return a @T.prim_func from the factory",
+        )  # fmt: skip
+    source = source or source_of(plain)
+    node = node_of(plain, source)
+    walker = Walker(plain.__name__)
+    frame = Frame(source, {**scope, **outer_names(plain)})
+    at = frame.loc(node)
+    order: list[str] = []
+    defaults = _defaults(plain)
+    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        name, place = argument.arg, frame.loc(argument)
+        annotation = _annotation(walker, plain, argument, frame)
+        match annotation:
+            case TensorType():
+                frame.names[name] = walker.parameters[name] = as_buffer(name, annotation, place)
+                order.append(name)
+            case DType():
+                frame.names[name] = walker.parameters[name] = Var(name, dtype=annotation, loc=place)
+                order.append(name)
+            case _ if name in defaults:
+                frame.names[name] = defaults[name]
+            case Buffer():
+                frame.names[name] = walker.parameters[name] = annotation
+                order.append(name)
+            case _:
+                raise TypeTileError(
+                    "TB231", f"parameter {name} has no type", at=place, why="a @T.prim_func's parameters are tensors and scalars of the launch",
+                    fix=f"{name}: T.Tensor((M, N), 'float16'), or {name}: T.int32",
+                )  # fmt: skip
+    return _finish(walker, frame, node, order, at)
+
+
+def parse_eager(
+    function: Callable[..., Any], arguments: Mapping[str, Any], source: Source | None = None, consts: Mapping[str, int] | None = None
+) -> Kernel:
+    """The Kernel of an eager function for these arguments: TensorSpecs for tensors, anything else is a compile-time value.
+
+    consts: values of T.const names, for compiling without tensors.
+    """
+    plain = cast(types.FunctionType, function)
+    source = source or source_of(plain)
+    node = node_of(plain, source)
+    walker = Walker(plain.__name__)
+    frame = Frame(source, outer_names(plain))
+    walker.tensor_specs = {k: v for k, v in arguments.items() if isinstance(v, TensorSpec)}
+    order: list[str] = []
+    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+        name, place = argument.arg, frame.loc(argument)
+        value = arguments.get(name)
+        annotation = _annotation(walker, plain, argument, frame) if argument.annotation is not None else None
+        if isinstance(annotation, TensorType):
+            walker.declare_tensor(name, annotation, frame, place)
+            order.append(name)
+        elif isinstance(value, TensorSpec) or name not in arguments:
+            order.append(name)
+            if isinstance(value, TensorSpec):
+                frame.names[name] = walker.parameters[name] = undeclared(name, value, place)
+        elif isinstance(annotation, DType) and isinstance(value, int | float):
+            frame.names[name] = walker.parameters[name] = Var(name, dtype=annotation, loc=place)
+            order.append(name)
+        else:
+            frame.names[name] = value
+    if consts:
+        walker.given_consts = dict(consts)
+    return _finish(walker, frame, node, order, frame.loc(node), eager=True)
+
+
+def _annotation(walker: Walker, function: types.FunctionType, argument: ast.arg, frame: Frame) -> Any:
+    """The annotation's value: as evaluated when the function was defined, else now (strings)."""
+    made = getattr(function, "__annotations__", {}).get(argument.arg)
+    if made is not None and not isinstance(made, str):
+        return _dtype_like(made)
+    return walker.annotation(argument.annotation, frame) if argument.annotation is not None else None
+
+
+def _dtype_like(value: Any) -> Any:
+    if value in (int, float, bool):
+        from tilebench.language.dtypes import dtype
+
+        return dtype(value)
+    return value
+
+
+def _defaults(function: types.FunctionType) -> dict[str, Any]:
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    values = function.__defaults__ or ()
+    return {**dict(zip(names[len(names) - len(values) :], values, strict=True)), **(function.__kwdefaults__ or {})}
+
+
+def _finish(walker: Walker, frame: Frame, node: ast.FunctionDef, order: list[str], at: Loc, eager: bool = False) -> Kernel:
+    returned: Any = None
+    try:
+        walker.statements(node.body, frame)
+    except Returned as result:
+        returned = result.value
+    except RecursionError:
+        raise SyntaxTileError("TB112", DEEPEST, at=at, fix="split the expression over several lines or loops") from None
+    if walker.launch is None:
+        raise SyntaxTileError(
+            "TB110", f"{node.name} launches nothing", at=at, why="a tile program says how many blocks and threads run it",
+            fix="with T.Kernel(T.ceildiv(N, block), threads=128) as bx:",
+        )  # fmt: skip
+    params = [Param(name, walker.parameters[name], "in", walker.parameters[name].loc) for name in order if name in walker.parameters]
+    outputs = _outputs(walker, returned, at) if eager else []
+    params += [Param(b.name, b, "out", b.loc) for b in outputs]
+    body = seq(*walker.bodies[0])
+    kernel = Kernel(
+        walker.name, tuple(params), walker.grid, walker.blocks, walker.threads, walker.thread, tuple(walker.buffers), body,
+        _symbols(params), tuple(range(len(params) - len(outputs), len(params))), walker.attributes, at,
+    )  # fmt: skip
+    return kernel
+
+
+def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:
+    values = list(cast("tuple[Any, ...]", returned)) if isinstance(returned, tuple | list) else [] if returned is None else [returned]
+    made = walker.outputs
+    for value in values:
+        if value not in [b for b in made if b is value]:
+            raise TypeTileError("TB232", "an eager function returns what T.empty made", at=at, fix="C = T.empty((M, N), dtype), then return C")
+    return [cast(Buffer, v) for v in values] + [b for b in made if not any(b is v for v in values)]
+
+
+def _symbols(params: list[Param]) -> tuple[Var, ...]:
+    """Dynamic extents in the order in which they occur; scalar parameters are not symbols unless they size a tensor."""
+    found: dict[Var, None] = {}
+    for param in params:
+        if isinstance(param.value, Buffer):
+            for e in (*param.value.shape, *(param.value.strides or ())):
+                for v in sorted(variables(e), key=lambda v: v.id):
+                    found.setdefault(v)
+    own = {p.value for p in params if isinstance(p.value, Var)}
+    return tuple(v for v in found if v not in own) + tuple(v for v in found if v in own)
+
+
+# ------------------------------------------------------------------ cells
+
+
+def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Execute a cell's text in `namespace` and return the names that it defined or changed, in order.
+
+    Text that Python cannot parse gives one located SyntaxTileError; what fails while it runs gives a TileError at its line.
+    """
+    text = source.text
+    if len(text) > MAX_TEXT:
+        raise SyntaxTileError("TB112", f"the cell has {len(text)} characters", why=f"at most {MAX_TEXT} are read", fix="move data out of the cell")
+    linecache.cache[source.name] = (len(text), None, [line + "\n" for line in text.splitlines()], source.name)
+    try:
+        code = compile(text, source.name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        line = error.lineno or 1
+        raise SyntaxTileError(
+            "TB100", f"this is not Python: {error.msg}", at=Loc(source, line, max(0, (error.offset or 1) - 1), line, max(0, (error.end_offset or 0) - 1)),
+            fix="correct the line",
+        ) from None  # fmt: skip
+    except (RecursionError, MemoryError):
+        raise SyntaxTileError("TB112", DEEPEST, at=Loc(source, 1), fix="split the expression over several lines") from None
+    except ValueError as error:
+        raise SyntaxTileError("TB100", f"this is not Python: {error}", at=Loc(source, 1), fix="remove the character") from None
+    before = dict(namespace)
+    namespace.setdefault("__name__", "__main__")
+    namespace.setdefault("__builtins__", __builtins__)
+    try:
+        exec(code, namespace)
+    except TileError:
+        raise
+    except Exception as error:
+        raise _runtime_error(error, source, namespace) from error
+    return {k: v for k, v in namespace.items() if not k.startswith("__") and (k not in before or before[k] is not v)}
+
+
+def _runtime_error(error: Exception, source: Source, namespace: Mapping[str, Any]) -> SyntaxTileError:
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == source.name:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    hint = nearest(error.name or "", namespace) if isinstance(error, NameError) else ""
+    return SyntaxTileError(
+        "TB113", f"{type(error).__name__}: {error}{hint}", at=Loc(source, line or 1), why="Python ran the cell and stopped on this line", fix="correct the line"
+    )
+
+
+def _definition(function: Callable[..., Any]) -> ast.FunctionDef | None:
+    try:
+        return node_of(cast(types.FunctionType, function), source_of(function))
+    except (TileError, SyntaxError):
+        return None
+
+
+def is_factory(function: Callable[..., Any]) -> bool:
+    """Whether the function has a @T.prim_func inside (and so returns one)."""
+    node = _definition(function)
+    if node is None:
+        return True
+    nested = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and n is not node]
+    if any(_names(d) & {"prim_func"} for n in nested for d in n.decorator_list):
+        return True
+    return not is_tile_program(function) and any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node))
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def is_tile_program(function: Callable[..., Any]) -> bool:
+    """Whether the function's own body has `with T.Kernel(...)`."""
+    node = _definition(function)
+    if node is None:
+        return False
+    stack: list[ast.AST] = list(node.body)
+    while stack:
+        top = stack.pop()
+        if isinstance(top, ast.FunctionDef | ast.Lambda):
+            continue
+        if isinstance(top, ast.With) and any(_names(i.context_expr) & {"Kernel", "ClusterKernel"} for i in top.items):
+            return True
+        stack.extend(ast.iter_child_nodes(top))
+    return False
+
+
+__all__ = ["PrimFunc", "TensorSpec", "is_factory", "is_tile_program", "parse_eager", "parse_module", "parse_prim_func", "source_of"]
