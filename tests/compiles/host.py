@@ -107,7 +107,7 @@ def run(
     """The tensors after a launch on copies. values: arrays in storage form, or numbers, by parameter."""
     library = _compiled(translate(program))
     arguments, workspaces = kernel_parameters(program)
-    held = {p.name: np.ascontiguousarray(values[p.name]).copy() for p in program.params if isinstance(values[p.name], np.ndarray)}
+    held = {p.name: np.array(values[p.name], order="C") for p in program.params if isinstance(values[p.name], np.ndarray)}
     by_position: list[Any] = [held[p.name].ctypes.data if p.name in held else values[p.name] for p in program.params]
     by_position += [(symbols or {})[s] for s in program.symbols]
     pack = ArgumentPack([None if isinstance(a, Memory) else a.dtype for a in arguments])
