@@ -173,23 +173,23 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
     k, start, stop = loop.var, loop.start, loop.stop
     loc = loop.loc
 
-    def issue(at: Expr, version: Expr) -> Issue:
-        copies = [dataclasses.replace(c) for c in (substitute(c, {k: at}) for c in ahead.copies)]
-        exists = binary("lt", at, stop)
-        body: Stmt = seq(*copies)
+    def issue(at: Expr, exists: Expr, version: Expr) -> Issue:
         if is_const(exists, False):
             return Issue(token, (), loc=loc)
-        if not is_const(exists, True):
-            body = If(exists, body, loc=loc)
+        body = seq(*(dataclasses.replace(substitute(c, {k: at})) for c in ahead.copies))
+        body = body if is_const(exists, True) else If(exists, body, loc=loc)
         return Issue(token, (Versioned({b: version for b in ahead.buffers}, body, loc=loc),), loc=loc)
 
-    slot, free = Var("slot", dtype=int32), Var("free", dtype=int32)
-    prologue = [issue(start + s, const(s)) for s in range(stages - 1)]
+    slot, free, later = (Var(name, dtype=int32) for name in ("slot", "free", "later"))
+    prologue = [issue(start + s, binary("lt", start + s, stop), const(s)) for s in range(stages - 1)]
+    distance = stages - 1
     steady = seq(
         Bind(slot, cast(binary("truncmod", k - start, stages), int32), loc=loc),
-        Bind(free, select(binary("eq", slot, 0), const(stages - 1), slot - 1), loc=loc),
+        Bind(free, select(binary("eq", slot, 0), const(distance), slot - 1), loc=loc),
+        # No further than the last iteration: then indices are seen to be in range without a test of their own.
+        Bind(later, binary("min", k + distance, stop - 1), loc=loc),
         Wait(token, stages - 2, loc=loc),
-        issue(k + (stages - 1), free),
+        issue(later, binary("lt", k, stop - distance), free),
         Versioned({b: slot for b in ahead.buffers}, seq(*rest), loc=loc),
     )
     return seq(*prologue, For(k, start, stop, steady, loc=loc))
