@@ -146,7 +146,7 @@ def test_attention(length: int, keys: int, dim: int, causal: bool) -> None:
         scores = np.where(np.arange(keys) <= np.arange(length)[:, None] + keys - length, scores, -np.inf)
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = p / p.sum(axis=1, keepdims=True) @ v.astype(np.float64)
-    # p is rounded to float16 (2^-11), so a weighted mean of v moves by at most 2^-11 * max|v|; twice for the running scale
+    # p is rounded to float16, so a weighted mean of v moves by 2^-11 * max|v|; twice for the running scale
     assert np.max(np.abs(out - expected)) <= 2 * 2.0**-11 * np.abs(v).max()
 
 

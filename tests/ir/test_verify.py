@@ -22,7 +22,7 @@ from tilebench.ir.thread import (
     VectorCopy,
     register_array,
     shared_memory,
-)  # fmt: skip
+)
 from tilebench.ir.tile import (
     Break,
     Buffer,
@@ -100,9 +100,20 @@ M = shared_memory("m", 64, float16, 0)
 def program_of(stmt: Stmt, threads: int = 32, bytes_: int = 128) -> Program:
     thread = Var("tx", dtype=int32)
     return Program(
-        "p", (), {}, (), (const(1),), (Var("bx", dtype=int32),), thread, 32, (Role("all", 0, threads, Seq((stmt,))),), (R, H), (M,), bytes_,
+        "p",
+        (),
+        {},
+        (),
+        (const(1),),
+        (Var("bx", dtype=int32),),
+        thread,
+        32,
+        (Role("all", 0, threads, Seq((stmt,))),),
+        (R, H),
+        (M,),
+        bytes_,
         "sm_80",
-    )  # fmt: skip
+    )
 
 
 GOOD = Store(H, (ZERO,), Load(M, (ZERO,), dtype=float16))

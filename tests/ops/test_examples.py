@@ -1,4 +1,5 @@
-"""Every example of every op: `run` and the interpretation of `expand` give the same values, and `cost` counts something."""
+"""Every example of every op: `run` and the interpretation of `expand` give the same values, and `cost` counts
+something."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_run_equals_the_interpretation_of_expand(example: Callable[[], Kernel], 
         if exact or not dtype.is_float:
             assert np.array_equal(a, b, equal_nan=dtype.is_float and a.dtype.kind == "f")
         else:
-            # the longest fold has 100 terms of at most 4.5 * 4.5, so gamma_100 * sum|a||b|; then both are rounded to dtype
+            # the longest fold has 100 terms of at most 4.5 * 4.5: gamma_100 * sum|a||b|, then rounding
             bound = 100 * 2.0**-24 * 100 * 4.5**2 + 2 * dtype.unit_roundoff * np.abs(finite[0])
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             assert np.all(same | (np.isfinite(x) & np.isfinite(y) & (np.abs(finite[0] - finite[1]) <= bound)))
@@ -87,7 +88,8 @@ def test_an_op_has_a_cost(example: Callable[[], Kernel]) -> None:
     for node in walk(example().body):
         if isinstance(node, Op):
             cost = node.cost()
-            assert sum(cost.written.values()) > 0 and cost.flops >= 0
+            assert sum(cost.written.values()) > 0
+            assert cost.flops >= 0
 
 
 def test_every_op_has_examples() -> None:

@@ -1,4 +1,5 @@
-"""check: illegal programs are refused with the user's numbers; per-thread statements are told from uniform ones."""
+"""check: illegal programs are refused with the user's numbers; per-thread statements are told from uniform
+ones."""
 
 from __future__ import annotations
 
@@ -237,9 +238,13 @@ def a_negative_grid(d: Draft) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_refused_with_a_text_that_teaches(name: str, golden: Callable[[str, str], None]) -> None:
     d = Draft("kernel")
-    with pytest.raises(TileError) as caught:
+
+    def attempt() -> None:
         FAULTS[name](d)
         check(d.kernel(), INTERP)
+
+    with pytest.raises(TileError) as caught:
+        attempt()
     assert caught.value.code == name.split("-")[0]
     golden(f"errors/{name}.txt", caught.value.render())
 

@@ -1,6 +1,7 @@
 """What valid IR is: a table of node, condition, sentence for each level, and a walk that applies it.
 
-A pass that leaves something invalid is a bug of tilebench: InternalError TB902 shows the node and the broken sentence.
+A pass that leaves something invalid is a bug of tilebench: InternalError TB902 shows the node and the broken
+sentence.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tilebench.ir.thread import (
     Program,
     SyncWarp,
     VectorCopy,
-)  # fmt: skip
+)
 from tilebench.ir.tile import (
     Assert,
     AtomicRMW,
@@ -63,7 +64,7 @@ from tilebench.ir.tile import (
     Versioned,
     Wait,
     While,
-)  # fmt: skip
+)
 
 ATOMICS = ("add", "max", "min", "and", "or", "xor", "exch")
 MMA_SHAPES = (
@@ -267,7 +268,7 @@ class _Walk:
         here = getattr(node, "loc", None) or at
         if not isinstance(node, (*_EXPR, Region, *self.known)):
             raise _broken(node, f"{type(node).__name__} does not belong to this level", here)
-        kind = type(node)
+        kind: type[Any] = type(node)
         if kind not in self.by_type:
             self.by_type[kind] = [r for r in self.rules if issubclass(kind, r.kind)]
         for rule in self.by_type[kind]:
@@ -316,7 +317,8 @@ class _Walk:
 
 
 def verify_kernel(kernel: Kernel, body: Stmt | None = None) -> None:
-    """Raise InternalError TB902 when the kernel (or `body` in place of its own, for later stages) is not valid tile IR."""
+    """Raise InternalError TB902 when the kernel (or `body` in place of its own, for later stages) is not
+    valid tile IR."""
     scope = {
         *kernel.blocks,
         kernel.thread,
@@ -337,7 +339,8 @@ def verify_kernel(kernel: Kernel, body: Stmt | None = None) -> None:
 
 
 def verify_program(program: Program) -> None:
-    """Raise InternalError TB902 when a role's body is not valid thread IR, or roles and memories do not fit together."""
+    """Raise InternalError TB902 when a role's body is not valid thread IR, or roles and memories do not fit
+    together."""
     scope = {*program.blocks, program.thread, *program.symbols}
     scope.update(p.value for p in program.params if isinstance(p.value, Var))
     known = {*program.registers, *program.shared, *program.globals.values()}

@@ -23,7 +23,7 @@ from tilebench.ops.regions import (
     shape_text,
     squeezed,
     writable,
-)  # fmt: skip
+)
 
 AtomicOp = Literal["add", "max", "min", "and", "or", "xor"]
 
@@ -33,8 +33,9 @@ AtomicOp = Literal["add", "max", "min", "and", "or", "xor"]
 class AtomicTile(Op):
     """destination[...] op= value[...] atomically, element by element; value is a tile or one scalar for all.
 
-    Values are cast to the destination's dtype; each addition is rounded to it, integers wrap around, max and min pass over
-    NaN. The order among blocks is not defined. Elements outside a global destination are skipped.
+    Values are cast to the destination's dtype; each addition is rounded to it, integers wrap around, max and
+    min pass over NaN. The order among blocks is not defined. Elements outside a global destination are
+    skipped.
     """
 
     op: AtomicOp
@@ -55,7 +56,8 @@ class AtomicTile(Op):
         if isinstance(value, Region) and squeezed(value.shape) != squeezed(target.shape):
             raise TypeTileError(
                 "TB255",
-                f"atomic_{self.op}: {target.buffer.name} is {shape_text(target.shape)}, the value {value.buffer.name} is "
+                f"atomic_{self.op}: {target.buffer.name} is {shape_text(target.shape)}, the value "
+                f"{value.buffer.name} is "
                 f"{shape_text(value.shape)}",
                 why="the tile form combines equal tiles element by element",
                 fix=f"take {shape_text(squeezed(target.shape))} of {value.buffer.name}, or pass a scalar",
@@ -93,8 +95,13 @@ class AtomicTile(Op):
 
 
 _COMBINE: dict[str, np.ufunc] = {
-    "add": np.add, "max": np.fmax, "min": np.fmin, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
+    "add": np.add,
+    "max": np.fmax,
+    "min": np.fmin,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 def _check_target(op: str, buffer: Buffer) -> None:
@@ -167,7 +174,8 @@ def atomic_add(
     use_tma: bool = False,
     annotations: Any = None,
 ) -> Stmt | Effect:
-    """dst += value atomically: one element, or a tile element by element. return_prev (one element): the old value."""
+    """dst += value atomically: one element, or a tile element by element. return_prev (one element): the old
+    value."""
     return _atomic("add", dst, value, return_prev)
 
 
@@ -276,6 +284,10 @@ def _example(op: AtomicOp, dtype: str, value: str, scope: str = "global") -> Cal
 
 
 AtomicTile.examples = (
-    _example("add", "float32", "tile"), _example("add", "int32", "tile", "shared"), _example("max", "int32", "tile"),
-    _example("min", "float32", "scalar"), _example("or", "int32", "scalar"), _example("add", "float16", "scalar"),
-)  # fmt: skip
+    _example("add", "float32", "tile"),
+    _example("add", "int32", "tile", "shared"),
+    _example("max", "int32", "tile"),
+    _example("min", "float32", "scalar"),
+    _example("or", "int32", "scalar"),
+    _example("add", "float16", "scalar"),
+)

@@ -10,7 +10,8 @@ from tilebench.ir.tile import Assert, Buffer, Print, Region, Stmt
 
 
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> Stmt:
-    """Print a scalar, a whole buffer or a text when the kernel runs. warp_group_id, warp_id: a buffer is printed once anyway."""
+    """Print a scalar, a whole buffer or a text when the kernel runs. warp_group_id, warp_id: a buffer is
+    printed once anyway."""
     if obj is None or isinstance(obj, str):
         return Print(" ".join(part for part in (msg, obj) if part))
     if isinstance(obj, Buffer):

@@ -20,7 +20,8 @@ from tilebench.ops.regions import is_private, over, region_bytes, squeezed, writ
 @register
 @dataclass(frozen=True, eq=False)
 class Fill(Op):
-    """destination[...] = value (already of destination's dtype); elements outside a global destination are skipped."""
+    """destination[...] = value (already of destination's dtype); elements outside a global destination are
+    skipped."""
 
     destination: Region
     value: Expr
@@ -37,7 +38,8 @@ class Fill(Op):
         if self.value.dtype != self.destination.dtype:
             raise TypeTileError(
                 "TB250",
-                f"fill: the value is {self.value.dtype}, {self.destination.buffer.name} holds {self.destination.dtype}",
+                f"fill: the value is {self.value.dtype}, {self.destination.buffer.name} holds "
+                f"{self.destination.dtype}",
                 fix=f"cast the value: T.cast(value, '{self.destination.dtype}')",
             )
         writable(self.destination, "fill")
@@ -58,7 +60,8 @@ class Fill(Op):
 
 
 def fits(value: Any, dtype: DType, what: str) -> Expr:
-    """`value` as an expression of `dtype`. Raises TypeTileError TB251 for a number that the dtype cannot hold."""
+    """`value` as an expression of `dtype`. Raises TypeTileError TB251 for a number that the dtype cannot
+    hold."""
     e = as_expr(value)
     if isinstance(e, Const) and dtype.is_int:
         number = e.value
@@ -74,7 +77,8 @@ def fits(value: Any, dtype: DType, what: str) -> Expr:
 
 
 def fill(buffer: Buffer | Region | Load, value: Any, annotations: Any = None) -> Stmt:
-    """Set every element of a buffer or slice to `value` (cast to its dtype): `T.fill(m, -T.infinity(m.dtype))`."""
+    """Set every element of a buffer or slice to `value` (cast to its dtype): `T.fill(m,
+    -T.infinity(m.dtype))`."""
     if isinstance(buffer, Load):
         return Store(buffer.buffer, buffer.indices, fits(value, buffer.dtype, "fill"))
     destination = as_region(buffer, "the buffer to fill")
@@ -104,6 +108,9 @@ def _fill_example(dtype: str, value: Any) -> Callable[[], Kernel]:
 
 
 Fill.examples = (
-    _fill_example("float16", 1.5), _fill_example("float32", -math.inf), _fill_example("bfloat16", 0.1), _fill_example("int32", -7),
+    _fill_example("float16", 1.5),
+    _fill_example("float32", -math.inf),
+    _fill_example("bfloat16", 0.1),
+    _fill_example("int32", -7),
     _fill_example("bool", True),
-)  # fmt: skip
+)

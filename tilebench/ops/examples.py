@@ -3,9 +3,9 @@ front-end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from tilebench.ir.dtype import as_dtype, int32
 from tilebench.ir.expr import Expr, Var, as_expr, const
@@ -27,6 +27,10 @@ from tilebench.ir.tile import (
     While,
 )
 from tilebench.ops.base import Effect
+
+
+def _as_tuple(indices: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", indices) if isinstance(indices, tuple) else (indices,)
 
 
 class Draft:
@@ -98,12 +102,12 @@ class Draft:
 
     def store(self, buffer: Buffer, indices: Any, value: Any) -> None:
         """buffer[indices] = value, cast."""
-        place = indices if isinstance(indices, tuple) else (indices,)
+        place = _as_tuple(indices)
         self.add(Store(buffer, tuple(as_expr(i) for i in place), as_expr(value).astype(buffer.dtype)))
 
     def atomic(self, op: str, buffer: Buffer, indices: Any, value: Any) -> None:
         """buffer[indices] op= value, atomically."""
-        place = indices if isinstance(indices, tuple) else (indices,)
+        place = _as_tuple(indices)
         self.add(AtomicRMW(op, buffer, tuple(as_expr(i) for i in place), as_expr(value).astype(buffer.dtype)))
 
     def bind(self, name: str, value: Expr) -> Var:
@@ -113,41 +117,41 @@ class Draft:
         return var
 
     @contextmanager
-    def _block(self, make: Any) -> Iterator[None]:
+    def _block(self, make: Callable[[Stmt], Stmt]) -> Generator[None]:
         self._bodies.append([])
         yield
         inside = self._bodies.pop()
         self._bodies[-1].append(make(seq(*inside)))
 
     @contextmanager
-    def serial(self, stop: Any, start: Any = 0, step: int = 1) -> Iterator[Var]:
+    def serial(self, stop: Any, start: Any = 0, step: int = 1) -> Generator[Var]:
         """`for k in range(start, stop, step)`."""
         k = Var("k", dtype=int32)
         with self._block(lambda body: For(k, as_expr(start), as_expr(stop), body, const(step))):
             yield k
 
     @contextmanager
-    def pipelined(self, stop: Any, num_stages: int = 2) -> Iterator[Var]:
+    def pipelined(self, stop: Any, num_stages: int = 2) -> Generator[Var]:
         """`for ko in T.Pipelined(stop, num_stages)`."""
         k = Var("ko", dtype=int32)
         with self._block(lambda body: Pipelined(k, const(0), as_expr(stop), body, num_stages)):
             yield k
 
     @contextmanager
-    def parallel(self, *extents: int) -> Iterator[tuple[Var, ...]]:
+    def parallel(self, *extents: int) -> Generator[tuple[Var, ...]]:
         """`for i, j in T.Parallel(...)`."""
         vars = tuple(Var("ijlmn"[d], dtype=int32) for d in range(len(extents)))
         with self._block(lambda body: Parallel(vars, extents, body)):
             yield vars
 
     @contextmanager
-    def when(self, condition: Expr) -> Iterator[None]:
+    def when(self, condition: Expr) -> Generator[None]:
         """`if condition`."""
         with self._block(lambda body: If(condition, body)):
             yield
 
     @contextmanager
-    def loop_while(self, condition: Expr) -> Iterator[None]:
+    def loop_while(self, condition: Expr) -> Generator[None]:
         """`while condition`."""
         with self._block(lambda body: While(condition, body)):
             yield

@@ -27,20 +27,20 @@ from tilebench.ops.regions import (
     var_load,
     var_store,
     writable,
-)  # fmt: skip
+)
 
 
 @register
 @dataclass(frozen=True, eq=False)
 class Reduce(Op):
-    """destination = fold of source along `dim` (of source.shape); not `clear`: folded into destination's old value.
+    """destination = fold of source along `dim` (of source.shape); not `clear`: folded into its old value.
 
     destination.shape is source.shape without `dim`, or with extent 1 there. kinds any/all take booleans.
-    nan_propagate: max and min give NaN when an element is NaN (else NaN is passed over, and a row of NaNs alone gives
-    the identity, -inf for max).
-    Elements are cast to `accumulator_dtype` (float32 for a narrower float destination, else the destination's own type),
-    folded there in any order, and rounded once; integers wrap around. absmax and abssum start from 0 and take |x| of
-    elements, not of the old value. Sums overflow to inf.
+    nan_propagate: max and min give NaN when an element is NaN (else NaN is passed over, and a row of NaNs
+    alone gives the identity, -inf for max). Elements are cast to `accumulator_dtype` (float32 for a narrower
+    float destination, else the destination's own type), folded there in any order, and rounded once; integers
+    wrap around. absmax and abssum start from 0 and take |x| of elements, not of the old value. Sums overflow
+    to inf.
     """
 
     kind: ReduceKind
@@ -93,9 +93,11 @@ class Reduce(Op):
         if squeezed(b.shape) != squeezed(rest):
             raise TypeTileError(
                 "TB241",
-                f"{name}: {a.buffer.name} is {shape_text(a.shape)}, so folding dim {self.dim} gives {shape_text(rest)}; "
+                f"{name}: {a.buffer.name} is {shape_text(a.shape)}, so folding dim {self.dim} gives "
+                f"{shape_text(rest)}; "
                 f"{b.buffer.name} is {shape_text(b.shape)}",
-                fix=f"allocate {b.buffer.name} with shape ({', '.join(map(str, rest)) or '1'}{',' * (len(rest) == 1)}), "
+                fix=f"allocate {b.buffer.name} with shape "
+                f"({', '.join(map(str, rest)) or '1'}{',' * (len(rest) == 1)}), "
                 "or fold another dim",
             )
         if self.kind in ("any", "all"):
@@ -172,7 +174,8 @@ class Reduce(Op):
         )
 
     def combine(self, a: Expr, b: Expr) -> Expr:
-        """One step of the fold: `a` so far, `b` the next element (made positive by `prepare`), both accumulator_dtype."""
+        """One step of the fold: `a` so far, `b` the next element (made positive by `prepare`), both
+        accumulator_dtype."""
         match self.kind:
             case "sum" | "abssum":
                 return binary("add", a, b)
@@ -221,9 +224,15 @@ class Reduce(Op):
 
 
 _COMBINE: dict[str, np.ufunc] = {
-    "sum": np.add, "abssum": np.add, "max": np.fmax, "min": np.fmin, "absmax": np.fmax, "bitand": np.bitwise_and,
-    "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
-}  # fmt: skip
+    "sum": np.add,
+    "abssum": np.add,
+    "max": np.fmax,
+    "min": np.fmin,
+    "absmax": np.fmax,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+}
 
 
 def _reduce(
@@ -364,7 +373,8 @@ def _logical(kind: ReduceKind, buffer: Any) -> Effect:
         raise TypeTileError(
             "TB246",
             f"{kind}_of: {source.buffer.name} is {shape_text(source.shape)}; it folds one dimension",
-            fix=f"fold rows first: T.reduce({source.buffer.name}, rows, '{kind}', dim=-1, clear=True), then T.{kind}_of(rows)",
+            fix=f"fold rows first: T.reduce({source.buffer.name}, rows, '{kind}', dim=-1, clear=True), "
+            f"then T.{kind}_of(rows)",
         )
     result = Buffer(f"{kind}_of_{source.buffer.name}", (const(1),), bool_, "var")
     dim = wide[0] if wide else len(source.shape) - 1
@@ -428,13 +438,22 @@ def _logical_example(kind: ReduceKind, count: int) -> Callable[[], Kernel]:
 
 
 Reduce.examples = (
-    _example("sum", (64, 48), 1, "float32", "float32"), _example("sum", (40, 33), 0, "float16", "float32"),
-    _example("sum", (32, 64), 1, "float16", "float16"), _example("sum", (16, 100), 1, "int8", "int32", "shared"),
-    _example("sum", (64, 64), 1, "float32", "float32", clear=False), _example("max", (64, 48), 1, "float32", "float32"),
-    _example("max", (5, 6, 7), 1, "bfloat16", "bfloat16", "shared"), _example("min", (33, 17), 0, "int32", "int32"),
-    _example("max", (64, 32), 1, "float32", "float32", clear=False), _example("max", (16, 32), 1, "float32", "float32", nan=True),
-    _example("absmax", (32, 32), 1, "float16", "float32"), _example("abssum", (32, 24), 0, "float32", "float32", clear=False),
-    _example("bitand", (16, 20), 1, "int32", "int32"), _example("bitor", (16, 20), 0, "uint8", "uint8"),
-    _example("bitxor", (24, 16), 1, "int32", "int32", "shared", clear=False), _example("sum", (77,), 0, "float32", "float32"),
-    _logical_example("any", 100), _logical_example("all", 32),
-)  # fmt: skip
+    _example("sum", (64, 48), 1, "float32", "float32"),
+    _example("sum", (40, 33), 0, "float16", "float32"),
+    _example("sum", (32, 64), 1, "float16", "float16"),
+    _example("sum", (16, 100), 1, "int8", "int32", "shared"),
+    _example("sum", (64, 64), 1, "float32", "float32", clear=False),
+    _example("max", (64, 48), 1, "float32", "float32"),
+    _example("max", (5, 6, 7), 1, "bfloat16", "bfloat16", "shared"),
+    _example("min", (33, 17), 0, "int32", "int32"),
+    _example("max", (64, 32), 1, "float32", "float32", clear=False),
+    _example("max", (16, 32), 1, "float32", "float32", nan=True),
+    _example("absmax", (32, 32), 1, "float16", "float32"),
+    _example("abssum", (32, 24), 0, "float32", "float32", clear=False),
+    _example("bitand", (16, 20), 1, "int32", "int32"),
+    _example("bitor", (16, 20), 0, "uint8", "uint8"),
+    _example("bitxor", (24, 16), 1, "int32", "int32", "shared", clear=False),
+    _example("sum", (77,), 0, "float32", "float32"),
+    _logical_example("any", 100),
+    _logical_example("all", 32),
+)

@@ -38,7 +38,8 @@ def region_bytes(region: Region) -> int:
 
 
 def extents_of(value: Any) -> Shape | None:
-    """Extents that a value brings along: of a Region or a statically shaped Buffer; None for an element or a symbolic tensor."""
+    """Extents that a value brings along: of a Region or a statically shaped Buffer; None for an element or a
+    symbolic tensor."""
     if isinstance(value, Region):
         return value.shape
     if isinstance(value, Buffer):
@@ -48,7 +49,8 @@ def extents_of(value: Any) -> Shape | None:
 
 
 def fitting(extents: Shape, rank: int, what: str) -> Shape:
-    """`extents` with unit dimensions removed until `rank` dimensions can hold them. Raises TypeTileError TB221."""
+    """`extents` with unit dimensions removed until `rank` dimensions can hold them. Raises TypeTileError
+    TB221."""
     extra = len(extents) - rank
     if extra <= 0:
         return extents
@@ -58,9 +60,11 @@ def fitting(extents: Shape, rank: int, what: str) -> Shape:
         return squeezed(extents)
     raise TypeTileError(
         "TB221",
-        f"{what} has {rank} dimension{'s' * (rank != 1)}, but the tile on the other side is {shape_text(extents)}",
+        f"{what} has {rank} dimension{'s' * (rank != 1)}, but the tile on the other side is "
+        f"{shape_text(extents)}",
         why="a start point takes the extents of the other side, lined up on the last dimensions",
-        fix=f"index a buffer with at least {len(squeezed(extents))} dimensions, or copy slices of equal shape",
+        fix=f"index a buffer with at least {len(squeezed(extents))} dimensions, or copy slices of equal "
+        "shape",
     )
 
 
@@ -85,7 +89,8 @@ def _side(value: Any, what: str, other: Shape | None) -> Region:
             return as_region(value, what, (1,) * len(value.indices))
         raise TypeTileError(
             "TB222",
-            f"the extents of {what} ({value.name}) are not known at compile time, and the other side has none to offer",
+            f"the extents of {what} ({value.name}) are not known at compile time, and the other side has "
+            "none to offer",
             why="a tile has a fixed size",
             fix=f"pass a slice with constant extents, such as {value.name}[i0 : i0 + 128]",
         )
@@ -106,7 +111,8 @@ def normal_dim(dim: int, rank: int, what: str) -> int:
 
 
 def coordinates(region: Region, point: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Buffer indices of the element at `point`, which has one coordinate for each non-unit dimension of the tile."""
+    """Buffer indices of the element at `point`, which has one coordinate for each non-unit dimension of the
+    tile."""
     rest = iter(point)
     full = tuple(const(0) if e == 1 else next(rest) for e in region.shape)
     return region.index(full)
@@ -130,7 +136,8 @@ def _inside(region: Region, indices: Sequence[Expr], ranges: dict[Var, tuple[int
 
 
 class Walk:
-    """One pass over a tile inside `expand`: loop variables with their ranges, and guarded element accesses."""
+    """One pass over a tile inside `expand`: loop variables with their ranges, and guarded element
+    accesses."""
 
     def __init__(self, extents: Shape, names: str = "ijklmn") -> None:
         self.extents = extents
@@ -183,7 +190,8 @@ def is_private(*regions: Region) -> bool:
 
 
 def over(extents: Shape, body: Callable[[Walk], Stmt], private: bool = False) -> Stmt:
-    """`Parallel` over `extents` (plain loops when private) with the statement that `body` makes for the walk."""
+    """`Parallel` over `extents` (plain loops when private) with the statement that `body` makes for the
+    walk."""
     walk = Walk(extents)
     return walk.parallel(body(walk), private=private)
 
@@ -204,7 +212,8 @@ def var_store(buffer: Buffer, value: Expr) -> Stmt:
 
 
 def writable(region: Region, what: str) -> None:
-    """Raise TypeTileError TB223 for a region that reaches out of its on-chip buffer for sure (global tails are clipped)."""
+    """Raise TypeTileError TB223 for a region that reaches out of its on-chip buffer for sure (global tails
+    are clipped)."""
     buffer = region.buffer
     for dim, (offset, extent, size) in enumerate(
         zip(region.offsets, region.extents, buffer.shape, strict=True)
@@ -217,13 +226,33 @@ def writable(region: Region, what: str) -> None:
         if buffer.scope != "global" and (high > total or low < 0):
             raise TypeTileError(
                 "TB223",
-                f"{what}: {buffer.name} has {total} elements in dimension {dim}, but the tile takes {interval[0]} to {high - 1}",
-                why=f"a {buffer.scope} buffer has no elements outside its shape (only global tensors are clipped)",
-                fix=f"keep the end at most {total}: start at {max(total - extent, 0)} or take {max(total - interval[0], 0)} elements",
+                f"{what}: {buffer.name} has {total} elements in dimension {dim}, but the tile takes "
+                f"{interval[0]} to {high - 1}",
+                why=f"a {buffer.scope} buffer has no elements outside its shape (only global tensors are "
+                "clipped)",
+                fix=f"keep the end at most {total}: start at {max(total - extent, 0)} or take "
+                f"{max(total - interval[0], 0)} elements",
             )
 
 
 __all__ = [
-    "Shape", "Walk", "accumulator", "coordinates", "element_count", "extents_of", "fitting", "is_private", "load", "normal_dim", "over", "pair",
-    "region_bytes", "shape_text", "squeezed", "var_load", "var_store", "whole", "writable",
-]  # fmt: skip
+    "Shape",
+    "Walk",
+    "accumulator",
+    "coordinates",
+    "element_count",
+    "extents_of",
+    "fitting",
+    "is_private",
+    "load",
+    "normal_dim",
+    "over",
+    "pair",
+    "region_bytes",
+    "shape_text",
+    "squeezed",
+    "var_load",
+    "var_store",
+    "whole",
+    "writable",
+]

@@ -28,16 +28,16 @@ from tilebench.ops.regions import (
     var_load,
     var_store,
     writable,
-)  # fmt: skip
+)
 
 
 @register
 @dataclass(frozen=True, eq=False)
 class Scan(Op):
-    """destination[..., k, ...] = fold of source[..., 0..k, ...] along `dim` (k..end when reverse); may be in place.
+    """destination[..., k, ...] = fold of source[..., 0..k, ...] along `dim`; reverse: of k..end.
 
-    Runs in float32 for a narrower float destination, else in the destination's type (integers wrap around), and rounds each
-    result once. A running maximum passes over NaN.
+    Runs in float32 for a narrower float destination, else in the destination's type (integers wrap around),
+    and rounds each result once. A running maximum passes over NaN.
     """
 
     kind: Literal["sum", "max"]
@@ -183,7 +183,10 @@ def _example(
 
 
 Scan.examples = (
-    _example("sum", (64, 32), 1, "float32"), _example("sum", (33, 20), 0, "int32", reverse=True),
-    _example("sum", (100,), 0, "float32", in_place=True), _example("max", (16, 40), 1, "float16"),
-    _example("max", (16, 24), 0, "int8", reverse=True, in_place=True), _example("sum", (8, 16), 1, "bfloat16"),
-)  # fmt: skip
+    _example("sum", (64, 32), 1, "float32"),
+    _example("sum", (33, 20), 0, "int32", reverse=True),
+    _example("sum", (100,), 0, "float32", in_place=True),
+    _example("max", (16, 40), 1, "float16"),
+    _example("max", (16, 24), 0, "int8", reverse=True, in_place=True),
+    _example("sum", (8, 16), 1, "bfloat16"),
+)

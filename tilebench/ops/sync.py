@@ -1,4 +1,5 @@
-"""`T.sync_threads` and its relatives: spellings only; the statements are SyncThreads, SyncWarp and intrinsic calls."""
+"""`T.sync_threads` and its relatives: spellings only; the statements are SyncThreads, SyncWarp and intrinsic
+calls."""
 
 from __future__ import annotations
 
@@ -12,9 +13,12 @@ from tilebench.ir.tile import Stmt, SyncThreads
 
 
 def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None) -> Stmt:
-    """A barrier of all threads of the block. Needed only with auto_sync=False or for global memory: the compiler puts in its own.
+    """A barrier of all threads of the block.
 
-    barrier_id changes nothing (each barrier is complete); a barrier of some of the threads (arrive_count) is refused.
+    Needed only with auto_sync=False or for global memory: the compiler puts in its own.
+
+    barrier_id changes nothing (each barrier is complete); a barrier of some of the threads (arrive_count) is
+    refused.
     """
     if arrive_count is not None:
         raise SyncError(

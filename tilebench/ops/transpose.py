@@ -15,7 +15,8 @@ from tilebench.ops.regions import Walk, extents_of, is_private, region_bytes, sh
 @register
 @dataclass(frozen=True, eq=False)
 class Transpose(Op):
-    """destination[j, i] = source[i, j]; converted as by T.copy, zero outside a global source, clipped stores."""
+    """destination[j, i] = source[i, j]; converted as by T.copy, zero outside a global source, clipped
+    stores."""
 
     source: Region
     destination: Region
@@ -48,7 +49,8 @@ class Transpose(Op):
             rows, columns = self.matrix
             raise TypeTileError(
                 "TB253",
-                f"transpose: the source {a.buffer.name} is {rows}x{columns}, so the destination must be {columns}x{rows}; "
+                f"transpose: the source {a.buffer.name} is {rows}x{columns}, so the destination must be "
+                f"{columns}x{rows}; "
                 f"{b.buffer.name} is {shape_text(b.shape[-2:])}",
                 fix=f"allocate {b.buffer.name} with shape ({columns}, {rows})",
             )

@@ -1,15 +1,15 @@
-"""What each operator, cast and intrinsic computes, on NumPy scalars and arrays in compute form (see ir/dtype.py).
+"""What each operator, cast and intrinsic computes, on NumPy scalars and arrays in compute form (ir/dtype.py).
 
-float16, bfloat16, fp8 and tf32 results are rounded after every operation; integers wrap around in two's complement;
-// and % are floor division and its remainder; min and max of floats pass over NaN; a float becomes an integer by truncation,
-clamped to the integer's range, NaN to 0.
+float16, bfloat16, fp8 and tf32 results are rounded after every operation; integers wrap around in two's
+complement; // and % are floor division and its remainder; min and max of floats pass over NaN; a float
+becomes an integer by truncation, clamped to the integer's range, NaN to 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,6 +30,11 @@ def settle(value: Value, dtype: DType) -> Value:
     if dtype.name in _NARROW_INT:
         return _wrap4(value, dtype)
     return value
+
+
+def choose(condition: Value, then: Value, orelse: Value) -> Value:
+    """`then` where the condition holds, else `orelse`."""
+    return cast("Any", np.where(condition, then, orelse))
 
 
 def _scalar(array: np.ndarray) -> Value:
@@ -140,6 +145,18 @@ def _elementwise(function: Callable[[float], float]) -> Callable[[Value], Value]
     return lambda x: _scalar(np.asarray(each(np.asarray(x, np.float64)), dtype=np.float64))
 
 
+def _exp10(x: Value) -> Value:
+    return np.power(np.asarray(10.0, np.result_type(x)), x)
+
+
+def _rsqrt(x: Value) -> Value:
+    return 1.0 / np.sqrt(x)
+
+
+def _rcp(x: Value) -> Value:
+    return 1.0 / x
+
+
 def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + np.exp(-x))
 
@@ -147,18 +164,46 @@ def _sigmoid(x: Value) -> Value:
 def _round_half_away(x: Value) -> Value:
     """C's round: halves go away from zero."""
     whole = np.trunc(x)
-    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(np.ones_like(x), x), np.zeros_like(x))
+    return whole + choose(np.abs(x - whole) >= 0.5, np.copysign(np.ones_like(x), x), np.zeros_like(x))
 
 
 _MATH: dict[str, Callable[..., Value]] = {
-    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(np.asarray(10.0, np.result_type(x)), x), "log": np.log,
-    "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x),
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin,
-    "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": _elementwise(math.erf), "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "round": _round_half_away,
-    "trunc": np.trunc, "nearbyint": np.rint, "rcp": lambda x: 1.0 / x, "pow": np.power, "fmod": np.fmod,
-    "atan2": np.arctan2, "copysign": np.copysign, "hypot": np.hypot, "nextafter": np.nextafter,
-}  # fmt: skip
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "exp10": _exp10,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": _rsqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "erf": _elementwise(math.erf),
+    "sigmoid": _sigmoid,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": _round_half_away,
+    "trunc": np.trunc,
+    "nearbyint": np.rint,
+    "rcp": _rcp,
+    "pow": np.power,
+    "fmod": np.fmod,
+    "atan2": np.arctan2,
+    "copysign": np.copysign,
+    "hypot": np.hypot,
+    "nextafter": np.nextafter,
+}
 _IN_FLOAT64 = frozenset({"exp10", "rsqrt", "sigmoid", "erf", "rcp", "pow", "exp2", "log1p"})
 """Computed in float64 and rounded once, so that the float32 result is within an ulp."""
 _IN_OWN_TYPE = frozenset({"copysign", "nextafter"})
@@ -193,7 +238,8 @@ def _dp4a(a: Value, b: Value, c: Value) -> Value:
 
 
 def intrinsic(name: str, args: list[Value], argument: DType, result: DType) -> Value:
-    """The value of an elementwise intrinsic. argument: dtype of the first argument. Raises KeyError for other names."""
+    """The value of an elementwise intrinsic. argument: dtype of the first argument. Raises KeyError for other
+    names."""
     match name:
         case "abs":
             return settle(np.abs(args[0]), result)

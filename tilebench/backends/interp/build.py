@@ -11,7 +11,8 @@ import numpy as np
 from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.interp.arithmetic import Value, constant, convert
 from tilebench.backends.interp.block import Block
-from tilebench.backends.interp.run import Facts, Observer, Runner
+from tilebench.backends.interp.nests import Facts
+from tilebench.backends.interp.run import Observer, Runner
 from tilebench.backends.interp.sharing import Sharing
 from tilebench.backends.interp.storage import Cell, poison, raw_roots
 from tilebench.errors import LaunchError
@@ -26,10 +27,10 @@ from tilebench.targets import Target
 class Interpreted:
     """A kernel ready to run in NumPy.
 
-    check_init: an element of shared, fragment, local or var memory read before it is written is an error (TB274).
-    check_races: blocks that touch one element of a tensor, one of them writing, are an error (TB431); elements of outputs that
-    no block wrote are listed in `findings` after a launch.
-    observer: called after each statement with the block, the statement and the buffers that it wrote.
+    check_init: an element of shared, fragment, local or var memory read before it is written is an error
+    (TB274). check_races: blocks that touch one element of a tensor, one of them writing, are an error
+    (TB431); elements of outputs that no block wrote are listed in `findings` after a launch. observer: called
+    after each statement with the block, the statement and the buffers that it wrote.
     """
 
     def __init__(
@@ -56,10 +57,10 @@ class Interpreted:
         stream: int = 0,
         blocks: Sequence[tuple[int, ...]] | None = None,
     ) -> None:
-        """Run the blocks in order (x fastest), or only those listed. Tensors are NumPy arrays in storage form.
+        """Run the blocks in order (x fastest), or only those listed.
 
-        Raises TileError at the statement that reads or writes outside a buffer, divides by zero, or lets two iterations
-        write one element.
+        Tensors are NumPy arrays in storage form. Raises TileError at the statement that goes outside
+        a buffer, divides by zero, or lets two iterations write one element.
         """
         kernel = self.typed.kernel
         env: dict[Var, Value] = {v: constant(n, v.dtype) for v, n in symbols.items()}
@@ -116,7 +117,8 @@ class Interpreted:
                 yield Finding(
                     "unwritten",
                     "warning",
-                    f"{count} of {cells[param.value].data.size} elements of {param.name} are never written, the first is "
+                    f"{count} of {cells[param.value].data.size} elements of {param.name} are never "
+                    "written, the first is "
                     f"{param.name}[{', '.join(map(str, index))}]",
                     hint="check the grid (T.ceildiv) and the guards of the last blocks",
                     code="TB432",

@@ -1,18 +1,22 @@
-"""Statements of one block, in order. A loop or if whose condition differs between threads runs under a mask."""
+"""Statements of one block, in order. A loop or if whose condition differs between threads runs under a
+mask."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilebench.backends.interp.arithmetic import choose
 from tilebench.backends.interp.block import Block, View
-from tilebench.backends.interp.storage import Cell, root_of
-from tilebench.errors import InternalError, SyncError, TileError, TypeTileError
+from tilebench.backends.interp.effects import Effects
+from tilebench.backends.interp.nests import Facts, Nest, nest_facts
+from tilebench.backends.interp.storage import Cell
+from tilebench.errors import InternalError, TileError
 from tilebench.ir.expr import Const, Expr
-from tilebench.ir.rewrite import calls, children, loads, variables, walk
+from tilebench.ir.rewrite import children
 from tilebench.ir.text import print_stmt
 from tilebench.ir.thread import SyncWarp
 from tilebench.ir.tile import (
@@ -36,10 +40,9 @@ from tilebench.ir.tile import (
     Versioned,
     Wait,
     While,
-)  # fmt: skip
+)
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.base import Op
-from tilebench.passes.uniform import stores_only_private
 
 Signal = str | None
 Observer = Callable[[Block, Stmt, tuple[Buffer, ...]], None]
@@ -49,60 +52,17 @@ Observer = Callable[[Block, Stmt, tuple[Buffer, ...]], None]
 class _Loop:
     """A loop under way. broken, skipped: threads that left it or this iteration while others go on."""
 
-    broken: Any = None
-    skipped: Any = None
-    entered: Any = None
+    broken: np.ndarray | None = None
+    skipped: np.ndarray | None = None
+    entered: np.ndarray | None = None
 
 
-@dataclass(frozen=True)
-class Nest:
-    """What is known of a Parallel nest. private: every thread runs all of it; scalars: private buffers with a copy for each iteration."""
-
-    private: bool
-    scalars: tuple[Buffer, ...] = ()
-
-
-def nest_facts(s: Parallel) -> Nest:
-    """The facts of a nest. Raises SyncError TB413 for a private buffer carried from one iteration to the next."""
-    if stores_only_private(s):
-        return Nest(True)
-    bound = {n.var for n in walk(s.body) if isinstance(n, Bind)} | set(s.vars)
-    stores: dict[Buffer, list[Store | AtomicRMW]] = {}
-    for node in walk(s.body):
-        if isinstance(node, Store | AtomicRMW) and node.buffer.scope in ("local", "var"):
-            stores.setdefault(root_of(node.buffer), []).append(node)
-    scalars: list[Buffer] = []
-    for root, nodes in stores.items():
-        if root.scope == "local" and any(variables(i) & bound for n in nodes for i in n.indices):
-            continue
-        first = first_access(s.body, root)
-        if first is not None and not isinstance(first, Store):
-            raise SyncError(
-                "TB413",
-                f"{root.name} is carried from one iteration of T.Parallel to the next",
-                at=first.loc or s.loc,
-                why="the iterations run on different threads, in no order",
-                fix=f"use a serial loop, T.reduce_sum, or make {root.name} a tile with one element for each iteration",
-            )
-        scalars.append(root)
-    return Nest(False, tuple(scalars))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What was found out about nests and ops (their varying expressions, private buffers read), kept from block to block."""
-
-    nests: dict[Parallel, Nest] = field(default_factory=dict[Parallel, Nest])
-    ops: dict[Op, tuple[tuple[Expr, ...], tuple[Buffer, ...]]] = field(
-        default_factory=dict[Op, "tuple[tuple[Expr, ...], tuple[Buffer, ...]]"]
-    )
-
-
-class Runner:
+class Runner(Effects):
     """Runs the statements of one block."""
 
     def __init__(self, block: Block, observer: Observer | None, facts: Facts) -> None:
-        self.block, self.observer = block, observer
+        super().__init__(block)
+        self.observer = observer
         self.nests, self.ops = facts.nests, facts.ops
         self.loops: list[_Loop] = []
 
@@ -149,15 +109,15 @@ class Runner:
                 if s.result is not None:
                     block.bind(s.result, old)
             case Evaluate():
-                self._barrier_call(s)
+                self.barrier_call(s)
                 block.evaluate(s.value)
             case SyncThreads() | SyncWarp():
                 if isinstance(s, SyncThreads):
-                    self._everyone(s, "a barrier")
+                    self.everyone(s, "a barrier")
             case Assert():
-                self._assert(s)
+                self.check_assertion(s)
             case Print():
-                self._print(s)
+                self.print_values(s)
             case Issue():
                 for op in s.ops:
                     self.run(op)
@@ -196,8 +156,9 @@ class Runner:
                 gone = some if gone is None else gone | some
         if gone is None:
             return False
-        self.block.mask = ~gone if entry is None else entry & ~gone
-        return not self.block.mask.any()
+        mask = np.asarray(~gone if entry is None else entry & ~gone)
+        self.block.mask = mask
+        return not mask.any()
 
     def _leave(self, is_break: bool) -> Signal:
         loop, mask = self.loops[-1], self.block.mask
@@ -220,9 +181,9 @@ class Runner:
             return False
         if loop.broken is None:
             return True
-        block = self.block
-        block.mask = ~loop.broken if loop.entered is None else loop.entered & ~loop.broken
-        return bool(block.mask.any())
+        mask = np.asarray(~loop.broken if loop.entered is None else loop.entered & ~loop.broken)
+        self.block.mask = mask
+        return bool(mask.any())
 
     def _for(self, s: For) -> Signal:
         block = self.block
@@ -247,12 +208,12 @@ class Runner:
     def _for_each_thread(self, s: For, loop: _Loop, start: Any, stop: Any, step: Any) -> None:
         """A loop whose bounds differ between threads: it goes on while a thread has an iteration left."""
         block = self.block
-        value = np.asarray(start) + np.zeros(
+        value: np.ndarray = np.asarray(start) + np.zeros(
             np.broadcast_shapes(np.shape(start), np.shape(stop), np.shape(step)), np.asarray(start).dtype
         )
         while True:
-            going = np.where(np.asarray(step) > 0, value < stop, value > stop)
-            live = going if loop.entered is None else going & loop.entered
+            going: np.ndarray = choose(np.asarray(step) > 0, value < stop, value > stop)
+            live: np.ndarray = going if loop.entered is None else going & loop.entered
             if loop.broken is not None:
                 live = live & ~loop.broken
             if not live.any():
@@ -387,7 +348,7 @@ class Runner:
             return
         private = [r.buffer for r in op.writes if r.buffer.scope in ("local", "var")]
         if divergent and len(private) < len(op.writes):
-            self._everyone(op, f"T.{type(op).__name__.lower()}")
+            self.everyone(op, f"T.{type(op).__name__.lower()}")
         for buffer in private:
             block.spread(buffer)
         active = np.ones(block.threads, bool)
@@ -397,7 +358,8 @@ class Runner:
             op.run(View(block, int(lane)))
 
     def _varies(self, op: Op) -> bool:
-        """Whether the op is a different one for each thread: its offsets or values differ, or it reads their own arrays."""
+        """Whether the op is a different one for each thread: its offsets or values differ, or it reads their
+        own arrays."""
         block = self.block
         facts = self.ops.get(op)
         if facts is None:
@@ -410,90 +372,6 @@ class Runner:
         values = [block.evaluate(e) for e in exprs]
         return any(np.ndim(v) and v.shape[0] > 1 for v in values)
 
-    def _everyone(self, s: Stmt, what: str) -> None:
-        mask = self.block.mask
-        if mask is None or mask.all():
-            return
-        active = (
-            np.broadcast_to(mask, (self.block.threads, *mask.shape[1:]))
-            .reshape(self.block.threads, -1)
-            .any(axis=1)
-        )
-        waiting = np.nonzero(active)[0]
-        missing = np.nonzero(~active)[0]
-        raise SyncError(
-            "TB410",
-            f"{what} that only {len(waiting)} of {self.block.threads} threads reach, {self.block.where()}",
-            at=s.loc,
-            why=f"threads {_ranges(waiting)} would wait for ever for threads {_ranges(missing)}",
-            fix="move it out of the if or loop, so that every thread of the block reaches it",
-        )
-
-    def _barrier_call(self, s: Evaluate) -> None:
-        for c in calls(s):
-            if c.name.startswith("syncthreads"):
-                self._everyone(s, f"T.{c.name}")
-
-    def _assert(self, s: Assert) -> None:
-        ok = self.block.evaluate(s.condition)
-        bad = np.logical_not(ok) if self.block.mask is None else np.logical_not(ok) & self.block.mask
-        if np.any(bad):
-            raise TypeTileError(
-                "TB275",
-                f"device_assert failed: {s.message or print_stmt(s).text}, {self.block.where(bad)}",
-                at=s.loc,
-                why="the condition was false when the kernel ran",
-            )
-
-    def _print(self, s: Print) -> None:
-        block = self.block
-        head = f"block ({', '.join(map(str, block.coordinates))})"
-        message = f"{s.message} " if s.message else ""
-        if s.buffer is not None:
-            cell, data = block.array(s.buffer)
-            print(f"{head}: {message}{s.buffer.name} =\n{cell.values(data, s.buffer.dtype)}")
-            return
-        values = [block.evaluate(v) for v in s.values]
-        if all(np.ndim(v) == 0 for v in values) and block.mask is None:
-            print(f"{head}: {message}{' '.join(map(str, values))}")
-            return
-        masks = [block.mask] if block.mask is not None else []
-        shape = np.broadcast_shapes(*(np.shape(v) for v in (*values, *masks)))
-        chosen = np.ones(shape, bool) if block.mask is None else np.broadcast_to(block.mask, shape)
-        for place in np.argwhere(chosen):
-            at = tuple(place)
-            threads = f", thread {at[0]}" if shape and shape[0] > 1 else ""
-            loops = "".join(f", {v.name}={at[a]}" for v, a in block.parallel.items() if shape[a] > 1)
-            print(
-                f"{head}{threads}{loops}: {message}{' '.join(str(np.broadcast_to(v, shape)[at]) for v in values)}"
-            )
-
-
-def first_access(s: Stmt, buffer: Buffer) -> Any:
-    """The first access of `buffer` in the order of execution: an unconditional Store, else whatever reads it."""
-    match s:
-        case Seq():
-            for part in s.body:
-                found = first_access(part, buffer)
-                if found is not None:
-                    return found
-            return None
-        case Store() if root_of(s.buffer) is buffer:
-            mine = [
-                n
-                for n in (*loads(s.value), *(x for i in s.indices for x in loads(i)))
-                if root_of(n.buffer) is buffer
-            ]
-            return mine[0] if mine else s
-        case _:
-            mine = [n for n in loads(s) if root_of(n.buffer) is buffer]
-            if not mine:
-                return None
-            inner = [child for child in vars(s).values() if isinstance(child, Stmt)]
-            if isinstance(s, For | Parallel) and len(inner) == 1:
-                return first_access(inner[0], buffer)
-            return mine[0]
-
 
 def _written(s: Stmt) -> tuple[Buffer, ...]:
     match s:
@@ -503,14 +381,3 @@ def _written(s: Stmt) -> tuple[Buffer, ...]:
             return tuple(r.buffer for r in s.writes)
         case _:
             return ()
-
-
-def _ranges(numbers: np.ndarray) -> str:
-    """'0 to 15, 64' for a rising list of numbers."""
-    parts: list[str] = []
-    for n in numbers.tolist():
-        if parts and int(parts[-1].split(" to ")[-1]) == n - 1:
-            parts[-1] = f"{parts[-1].split(' to ')[0]} to {n}"
-        else:
-            parts.append(str(n))
-    return ", ".join(parts[:4]) + (" ..." if len(parts) > 4 else "")

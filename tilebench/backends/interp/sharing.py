@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,8 +17,8 @@ ATOMIC = -1
 class Sharing:
     """Shadow of one tensor: for each element, the block and statement of its last writer and last reader.
 
-    Blocks run in no order, so an element written by one block may not be read or written by another in the same launch.
-    Atomic updates are left out. Two blocks may write the same value.
+    Blocks run in no order, so an element written by one block may not be read or written by another in the
+    same launch. Atomic updates are left out. Two blocks may write the same value.
     """
 
     def __init__(self, buffer: Buffer, shape: tuple[int, ...]) -> None:
@@ -46,7 +46,8 @@ class Sharing:
         self.reader[place] = part
 
     def write(self, place: Any, where: Any, block: tuple[int, ...], node: Any, changed: Any) -> None:
-        """Elements are written. changed: where the new value differs from the old one. Raises SyncError TB431."""
+        """Elements are written. changed: where the new value differs from the old one. Raises SyncError
+        TB431."""
         stamp = self._stamp(block, node)
         self._refuse(self.writer, place, where, stamp, "written", "written", changed)
         self._refuse(self.reader, place, where, stamp, "written", "read", changed)
@@ -67,8 +68,8 @@ class Sharing:
         if not np.any(other):
             return
         first = tuple(int(c[0]) for c in np.nonzero(np.atleast_1d(other)))
-        numbers = np.indices(shadow.shape, sparse=True)
-        full = [np.broadcast_to(n, shadow.shape)[place] for n in numbers]
+        numbers = cast("tuple[np.ndarray, ...]", np.indices(shadow.shape, sparse=True))
+        full: list[np.ndarray] = [np.asarray(np.broadcast_to(n, shadow.shape)[place]) for n in numbers]
         element = ", ".join(str(int(np.atleast_1d(f)[first])) for f in full)
         code = int(np.atleast_1d(old)[first])
         here, there = self.locs[stamp % _STATEMENTS], self.locs[code % _STATEMENTS]
@@ -77,7 +78,8 @@ class Sharing:
             "TB431",
             f"{self.buffer.name}[{element}] is {before} by block ({its}) and {now} by block ({mine})",
             at=here,
-            why="blocks run in no order, at the same time or one after the other, so the result is a matter of luck",
+            why="blocks run in no order, at the same time or one after the other, so the result is a "
+            "matter of luck",
             fix="let each block write elements of its own, combine with T.atomic_add, or use a second kernel",
             notes=[(there, f"{before} here by the other block")]
             if there is not None and there is not here

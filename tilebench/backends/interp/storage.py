@@ -1,7 +1,7 @@
 """Where the values of one block live: tensors of the call, tiles of the block, and arrays of each thread.
 
-Tiles and private arrays are kept in compute form, except where a view shows the same bytes as another dtype: those are kept
-in storage form. Memory that nobody has written holds NaN (floats) or 0xA5 bytes.
+Tiles and private arrays are kept in compute form, except where a view shows the same bytes as another dtype:
+those are kept in storage form. Memory that nobody has written holds NaN (floats) or 0xA5 bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tilebench.ir.tile import Buffer
 class Cell:
     """The storage behind one buffer and its views.
 
-    data: [lead..., *shape], lead being (lanes, *iteration axes) for private buffers and nothing for others; raw: storage form;
-    lead: number of leading axes; valid: what has been written, same shape as data (None: not tracked);
-    sharing: which block touched an element of a tensor (None: not tracked).
+    data: [lead..., *shape], lead being (lanes, *iteration axes) for private buffers and nothing for others;
+    raw: storage form; lead: number of leading axes; valid: what has been written, same shape as data (None:
+    not tracked); sharing: which block touched an element of a tensor (None: not tracked).
     """
 
     data: np.ndarray

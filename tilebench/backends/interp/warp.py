@@ -1,4 +1,5 @@
-"""Intrinsics that look across threads: shuffles and votes within a warp of 32, barriers with a vote of the block."""
+"""Intrinsics that look across threads: shuffles and votes within a warp of 32, barriers with a vote of the
+block."""
 
 from __future__ import annotations
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tilebench.ir.tile import Kernel
-from tilebench.ops.copy.spec import Copy, copy
+from tilebench.ops.copy.spec import copy
 from tilebench.ops.examples import Draft, tile
 
 
 def tails_in_two_dimensions() -> Kernel:
+    """A tile that hangs over both edges."""
     d = Draft("copy_tails", (2, 3))
     bx, by = d.blocks
     a, b = d.tensor("A", (100, 70), "float16"), d.tensor("B", (100, 70), "float16", "out")
@@ -17,6 +18,7 @@ def tails_in_two_dimensions() -> Kernel:
 
 
 def conversion_through_a_fragment() -> Kernel:
+    """float32 -> float16 -> bfloat16."""
     d = Draft("copy_converts", (1,))
     a, b = d.tensor("A", (48, 33), "float32"), d.tensor("B", (48, 33), "bfloat16", "out")
     fragment = d.fragment("A_local", (48, 33), "float16")
@@ -25,6 +27,7 @@ def conversion_through_a_fragment() -> Kernel:
 
 
 def one_head_of_a_tensor_of_four_dimensions() -> Kernel:
+    """Slices with scalar indices: batch and head."""
     d = Draft("copy_head", (3, 2))
     block, head = d.blocks
     a, b = d.tensor("K", (2, 50, 2, 24), "float16"), d.tensor("V", (2, 2, 50, 24), "float32", "out")
@@ -38,6 +41,7 @@ def one_head_of_a_tensor_of_four_dimensions() -> Kernel:
 
 
 def narrow_types() -> Kernel:
+    """fp8 and 8-bit integers."""
     d = Draft("copy_narrow", (1,))
     a, b = d.tensor("A", (40,), "float32"), d.tensor("B", (40,), "float8_e4m3", "out")
     c, e = d.tensor("C", (7, 5), "int32"), d.tensor("E", (7, 5), "int8", "out")
@@ -47,6 +51,7 @@ def narrow_types() -> Kernel:
 
 
 def a_symbolic_tensor_with_strides() -> Kernel:
+    """A tensor whose rows are known at the call."""
     from tilebench.ir.dtype import int32
     from tilebench.ir.expr import Var
 
@@ -59,7 +64,10 @@ def a_symbolic_tensor_with_strides() -> Kernel:
     return d.kernel()
 
 
-Copy.examples = (
-    tails_in_two_dimensions, conversion_through_a_fragment, one_head_of_a_tensor_of_four_dimensions, narrow_types,
+EXAMPLES = (
+    tails_in_two_dimensions,
+    conversion_through_a_fragment,
+    one_head_of_a_tensor_of_four_dimensions,
+    narrow_types,
     a_symbolic_tensor_with_strides,
-)  # fmt: skip
+)

@@ -8,7 +8,7 @@ from tilebench.ir.tile import Kernel
 from tilebench.ops.copy.spec import copy
 from tilebench.ops.elementwise import clear
 from tilebench.ops.examples import Draft
-from tilebench.ops.gemm.spec import Gemm, gemm
+from tilebench.ops.gemm.spec import gemm
 
 
 def product(
@@ -60,7 +60,7 @@ def product(
     return build
 
 
-Gemm.examples = (
+EXAMPLES = (
     product(64, 64, 32, "float16", "float32", steps=3),
     product(64, 32, 32, "bfloat16", "float32", transpose_B=True),
     product(32, 64, 16, "float16", "float32", transpose_A=True),
