@@ -31,7 +31,11 @@ def random_kernel(seed: int) -> Kernel:
     R, C = d.tensor("R", (rows,), wide, "inout"), d.tensor("C", (columns, 2), wide, "inout")
     W = d.tensor("W", (2 * N, 2 * M), wide, "inout")
     X, Y, Z = d.fragment("X", (M, N), wide), d.fragment("Y", (M, N), wide), d.fragment("Z", (M, N), dtype)
-    row, col, line = d.fragment("row", (M,), wide), d.fragment("col", (N,), wide), d.fragment("line", (1, N), wide)
+    row, col, line = (
+        d.fragment("row", (M,), wide),
+        d.fragment("col", (N,), wide),
+        d.fragment("line", (1, N), wide),
+    )
     S, T, sums = d.shared("S", (M, N), dtype), d.shared("T", (N, M), wide), d.shared("sums", (M,), wide)
     if r.random() < 0.5:
         d.add(copy(A[b * M, 0], S))

@@ -141,7 +141,9 @@ class Own:
         return len(set(named)) == len(named)
 
 
-def own_registers(held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...] | NDArray[Any]) -> Own | None:
+def own_registers(
+    held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...] | NDArray[Any]
+) -> Own | None:
     """Registers of `held` that the iterations of `loop` name, when each thread holds what it needs; else None.
 
     The register may depend on the iteration's register only, not on the thread.
@@ -154,7 +156,9 @@ def _own(held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...])
     return _own_registers(held, loop, access)
 
 
-def _own_registers(held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...] | NDArray[Any]) -> Own | None:
+def _own_registers(
+    held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...] | NDArray[Any]
+) -> Own | None:
     if held.threads != loop.threads:
         return None
     sizes = tuple(d.size for d in loop.reg) if loop.is_digits else (loop.registers,)

@@ -19,11 +19,28 @@ from tilebench.errors import LayoutError, Loc
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import Buffer, Kernel, Parallel, Region, Stmt, TileOp
 from tilebench.layouts import (
-    FragmentLayout, SharedLayout, conflict_ways, from_function, padded, row_major, swizzled, widest_vector,
+    FragmentLayout,
+    SharedLayout,
+    conflict_ways,
+    from_function,
+    padded,
+    row_major,
+    swizzled,
+    widest_vector,
 )  # fmt: skip
 from tilebench.ops.base import Instruction, Op
 from tilebench.passes.place_rules import (
-    AnyLayout, Node, affine_access, anchored, derived, everywhere, find_by_place, free_layout, memory_weight, node_layout, node_of,
+    AnyLayout,
+    Node,
+    affine_access,
+    anchored,
+    derived,
+    everywhere,
+    find_by_place,
+    free_layout,
+    memory_weight,
+    node_layout,
+    node_of,
     pulled_back,
 )  # fmt: skip
 from tilebench.passes.stages import Partitioned, Placed, Reason
@@ -128,9 +145,17 @@ class _Placer:
         for view in self.buffers:
             if view.scope != "fragment" or view in self.layouts or not isinstance(layout, FragmentLayout):
                 continue
-            if view.view_of is buffer or buffer.view_of is view or (view.view_of is not None and view.view_of is buffer.view_of):
+            if (
+                view.view_of is buffer
+                or buffer.view_of is view
+                or (view.view_of is not None and view.view_of is buffer.view_of)
+            ):
                 if prod(view.static_shape) == layout.size:
-                    self._fix(view, layout.reshape(view.static_shape), Reason(f"the same registers as {buffer.name}", view.loc))
+                    self._fix(
+                        view,
+                        layout.reshape(view.static_shape),
+                        Reason(f"the same registers as {buffer.name}", view.loc),
+                    )
         return True
 
     # -- strict --------------------------------------------------------------------------------------------------------
@@ -201,7 +226,11 @@ class _Placer:
             whole = len(layout.shape) == len(node.extents) and access.buffer.static_shape == node.extents
             how = "the same places as in" if whole else "projected on its dimensions from"
             source = because.text if because.text and because.text.isidentifier() else "the loop"
-            text = f"{how} {source}" if source != "the loop" else f"follows the loop: {because.text or 'its layout'}"
+            text = (
+                f"{how} {source}"
+                if source != "the loop"
+                else f"follows the loop: {because.text or 'its layout'}"
+            )
             causes = tuple(r.at for b in [because] if (r := b).at is not None)
             self._fix(access.buffer, layout, Reason(text, node.loc, causes))
             changed = True
@@ -211,7 +240,9 @@ class _Placer:
 
     def _heaviest_free(self) -> Node | None:
         waiting = [
-            n for n in self.nodes if n not in self.chosen and any(a.buffer not in self.layouts for a in n.of("fragment"))
+            n
+            for n in self.nodes
+            if n not in self.chosen and any(a.buffer not in self.layouts for a in n.of("fragment"))
         ]
         if not waiting:
             return None
@@ -269,9 +300,17 @@ class _Placer:
                 continue
             bits = max(8, buffer.dtype.bits)
             if buffer in viewed or buffer.view_of is not None:
-                self._fix(buffer, row_major(buffer.static_shape or (1,), bits), Reason("row-major, since a view rereads it", buffer.loc))
+                self._fix(
+                    buffer,
+                    row_major(buffer.static_shape or (1,), bits),
+                    Reason("row-major, since a view rereads it", buffer.loc),
+                )
                 continue
-            wished = [(layout, reason) for b, layout, reason in wishes if b is buffer and isinstance(layout, SharedLayout)]
+            wished = [
+                (layout, reason)
+                for b, layout, reason in wishes
+                if b is buffer and isinstance(layout, SharedLayout)
+            ]
             if wished:
                 self._fix(buffer, *wished[0])
                 continue
@@ -326,11 +365,11 @@ class _Placer:
         at = next((loc for _, loc in patterns if loc is not None), buffer.loc)
         return layout, Reason(f"{name}: {ways}-way bank conflicts otherwise", at)
 
-
     def _filled_asynchronously(self, buffer: Buffer) -> bool:
         chosen = self.partitioned.selected.instructions
         return any(
-            i.name.startswith("cp.async") and any(r.buffer is buffer for r in op.writes) for op, i in chosen.items()
+            i.name.startswith("cp.async") and any(r.buffer is buffer for r in op.writes)
+            for op, i in chosen.items()
         )
 
 

@@ -18,7 +18,18 @@ from tilebench.ir.expr import Call, Expr, Load, Var, cast, const, int_value, is_
 from tilebench.ir.rewrite import rebuild_keeping_binders, seq, substitute, walk
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import (
-    AtomicRMW, Bind, Buffer, For, If, Parallel, Region, Seq, Stmt, Store, TileOp, While,
+    AtomicRMW,
+    Bind,
+    Buffer,
+    For,
+    If,
+    Parallel,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    TileOp,
+    While,
 )  # fmt: skip
 from tilebench.layouts import Digit, FragmentLayout, SharedLayout, blocked, replicated
 from tilebench.ops.atomic import AtomicTile
@@ -106,7 +117,9 @@ def as_nest(op: TileOp) -> Parallel | None:
             names = loop_names(2)
             j, i = names
             source = Load(
-                op.source.buffer, coordinates(op.source, [i] * (rows != 1) + [j] * (columns != 1)), dtype=op.source.dtype
+                op.source.buffer,
+                coordinates(op.source, [i] * (rows != 1) + [j] * (columns != 1)),
+                dtype=op.source.dtype,
             )
             place = coordinates(op.destination, [j] * (columns != 1) + [i] * (rows != 1))
             body = Store(op.destination.buffer, place, cast(source, op.destination.dtype), loc=op.loc)
@@ -119,7 +132,9 @@ def as_nest(op: TileOp) -> Parallel | None:
             else:
                 value = op.value
             place = coordinates(op.destination, point)
-            body = AtomicRMW(op.op, op.destination.buffer, place, cast(value, op.destination.dtype), loc=op.loc)
+            body = AtomicRMW(
+                op.op, op.destination.buffer, place, cast(value, op.destination.dtype), loc=op.loc
+            )
         case _:
             return None
     width = op.coalesced_width if isinstance(op, Copy) else None
@@ -284,10 +299,14 @@ def _fewest(layout: FragmentLayout) -> FragmentLayout:
     """The layout without register replicas: they hold nothing of their own."""
     if not layout.is_digits:
         return layout
-    return interned(FragmentLayout(layout.shape, tuple(d for d in layout.reg if d.dim is not None), layout.thread))
+    return interned(
+        FragmentLayout(layout.shape, tuple(d for d in layout.reg if d.dim is not None), layout.thread)
+    )
 
 
-def anchored(node: Node, layouts: Mapping[Buffer, AnyLayout], threads: int) -> tuple[FragmentLayout, Access] | None:
+def anchored(
+    node: Node, layouts: Mapping[Buffer, AnyLayout], threads: int
+) -> tuple[FragmentLayout, Access] | None:
     """The loop layout that a fragment with a layout gives, and that access: fewest conversions, then written, unique, big."""
     best: tuple[tuple[int, int, int, int], FragmentLayout, Access] | None = None
     tried: dict[FragmentLayout, int] = {}
@@ -311,7 +330,11 @@ def _converted_bytes(node: Node, loop: FragmentLayout, layouts: Mapping[Buffer, 
     for access in node.of("fragment"):
         held = layouts.get(access.buffer)
         affine = affine_access(access, node.names)
-        if isinstance(held, FragmentLayout) and affine is not None and own_registers(held, loop, affine) is None:
+        if (
+            isinstance(held, FragmentLayout)
+            and affine is not None
+            and own_registers(held, loop, affine) is None
+        ):
             total += prod(held.shape) * access.buffer.dtype.bytes
     return total
 
@@ -333,7 +356,9 @@ def node_layout(
     if found is not None:
         loop, access = found
         verb = "writes" if access.write else "reads"
-        return loop, Reason(f"the layout of {access.buffer.name}, which it {verb} element by element", node.loc)
+        return loop, Reason(
+            f"the layout of {access.buffer.name}, which it {verb} element by element", node.loc
+        )
     return free_layout(node, threads, reduced, layouts)
 
 
@@ -395,7 +420,10 @@ def _vector(node: Node, access: Access, lead: int) -> int:
 
 
 def free_layout(
-    node: Node, threads: int, reduced: frozenset[int] = frozenset(), layouts: Mapping[Buffer, AnyLayout] | None = None
+    node: Node,
+    threads: int,
+    reduced: frozenset[int] = frozenset(),
+    layouts: Mapping[Buffer, AnyLayout] | None = None,
 ) -> tuple[FragmentLayout, Reason]:
     """The vectorised partition along the contiguous dimension of the heaviest memory access.
 
@@ -410,7 +438,11 @@ def free_layout(
             if best is None or weight > best[0]:
                 best = (weight, lead, access)
     if best is None:
-        lead, vector, why = len(node.extents) - 1, 1, "spread over the threads, neighbours in neighbouring threads"
+        lead, vector, why = (
+            len(node.extents) - 1,
+            1,
+            "spread over the threads, neighbours in neighbouring threads",
+        )
         if reduced and lead not in reduced:
             lead = max(reduced)
     else:

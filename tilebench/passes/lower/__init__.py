@@ -23,7 +23,10 @@ def lower(stage: Synchronised) -> Lowered:
     blocks = rasterised_blocks(b)
     lower_stmt(b, stage.body)
     kernel = stage.kernel
-    facts: dict[str, Any] = {k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)}
+    facts: dict[str, Any] = {
+        k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
+    }
+    facts["fast_math"] = bool(kernel.attributes.get("pass_configs", {}).get("TL_ENABLE_FAST_MATH", False))
     program = Program(
         name=kernel.name,
         params=kernel.params,

@@ -14,7 +14,21 @@ from typing import TYPE_CHECKING, Any
 from tilebench.errors import LayoutError, Loc
 from tilebench.ir.dtype import DType, bool_, int32, int64
 from tilebench.ir.expr import (
-    COMPARISONS, Binary, Const, Expr, Load, Select, Var, as_expr, binary, cast, const, int_value, is_const, select, to_bool,
+    COMPARISONS,
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    const,
+    int_value,
+    is_const,
+    select,
+    to_bool,
 )  # fmt: skip
 from tilebench.ir.rewrite import rebuild, seq, variables, walk
 from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
@@ -315,7 +329,11 @@ class Builder:
                 return self._load(e)
             case Binary() if e.op in COMPARISONS and e.left.dtype.is_int and self.nest is not None:
                 found = self.simple(rebuild(e, self.expr))
-                if not isinstance(found, Binary) or found.op not in COMPARISONS or any(isinstance(n, Load) for n in walk(found)):
+                if (
+                    not isinstance(found, Binary)
+                    or found.op not in COMPARISONS
+                    or any(isinstance(n, Load) for n in walk(found))
+                ):
                     return found
                 return self.nest.compared(found)
             case _:
@@ -400,7 +418,9 @@ class Builder:
             return self.settled(self.simple(offset + version))
         period = layout.swizzle.period * 8 // layout.itemsize_bits
         form = linear(offset)
-        outer = Linear(tuple((t, c) for t, c in form.terms if c % period == 0), form.constant // period * period)
+        outer = Linear(
+            tuple((t, c) for t, c in form.terms if c % period == 0), form.constant // period * period
+        )
         inner = Linear(tuple((t, c) for t, c in form.terms if c % period), form.constant % period)
         swizzled = layout.swizzle.apply_elements(self.settled(from_linear(inner)), layout.itemsize_bits)
         swizzled = self.settled(swizzled)
@@ -530,7 +550,10 @@ def expr_key(e: Any) -> Any:
             return (e.op, expr_key(e.left), expr_key(e.right))
         case _:
             fields = [getattr(e, f.name) for f in dataclasses.fields(e) if f.name not in ("loc", "dtype")]
-            parts = [tuple(map(expr_key, f)) if isinstance(f, tuple) else expr_key(f) if isinstance(f, Expr) else f for f in fields]
+            parts = [
+                tuple(map(expr_key, f)) if isinstance(f, tuple) else expr_key(f) if isinstance(f, Expr) else f
+                for f in fields
+            ]
             return (type(e).__name__, e.dtype.name, *parts)
 
 

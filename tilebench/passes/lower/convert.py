@@ -9,8 +9,8 @@ from tilebench.ir.expr import Load, Var
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Buffer, Store
 from tilebench.layouts import FragmentLayout
-from tilebench.passes.lower.builder import Builder
 from tilebench.passes.indices import flat_index
+from tilebench.passes.lower.builder import Builder
 
 
 def _names(rank: int) -> tuple[Var, ...]:

@@ -19,20 +19,54 @@ from functools import cached_property
 from math import gcd
 
 from tilebench.errors import LayoutError, Loc
-from tilebench.ir.expr import Binary, Const, Expr, Load, Select, Var, binary, cast, const, int_value, is_const, select
-from tilebench.ir.rewrite import substitute, variables, walk
-from tilebench.ir.simplify import from_linear, linear
+from tilebench.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    binary,
+    cast,
+    const,
+    int_value,
+    is_const,
+    select,
+)
+from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.simplify import Linear as LinearForm
+from tilebench.ir.simplify import from_linear, linear
 from tilebench.ir.thread import Memory, VectorCopy
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Parallel, Print, Seq, Stmt, Store, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Parallel,
+    Print,
+    Seq,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms, merged
-from tilebench.passes.lower.builder import Builder, both, expr_key, global_strides, storage_of
 from tilebench.passes.indices import (
-    Own, divisor, evaluate, flat_index, opaque_register, own_registers, register_expr, split_index,
+    Own,
+    divisor,
+    evaluate,
+    flat_index,
+    opaque_register,
+    own_registers,
+    register_expr,
+    split_index,
 )  # fmt: skip
+from tilebench.passes.lower.builder import Builder, both, expr_key, global_strides, storage_of
 from tilebench.passes.place_rules import flattened, loop_layout
 from tilebench.passes.stages import Reason
 
@@ -85,10 +119,18 @@ class Nest:
     """One nest being lowered."""
 
     def __init__(
-        self, b: Builder, names: Sequence[Var], extents: Sequence[int], body: Stmt, layout: FragmentLayout, width: int | None
+        self,
+        b: Builder,
+        names: Sequence[Var],
+        extents: Sequence[int],
+        body: Stmt,
+        layout: FragmentLayout,
+        width: int | None,
     ) -> None:
         assert layout.shape == tuple(extents), f"loop layout of {layout.shape} for a nest of {extents}"
-        assert layout.threads == b.threads, f"loop layout over {layout.threads} threads in a block of {b.threads}"
+        assert layout.threads == b.threads, (
+            f"loop layout over {layout.threads} threads in a block of {b.threads}"
+        )
         self.b = b
         self.names = tuple(names)
         self.extents = tuple(extents)
@@ -223,10 +265,14 @@ class Nest:
         """A comparison of integers with what changes inside the nest on its left, the rest on its right."""
         form = linear(e.left - e.right)
         terms = [(t, c, bool(variables(t) & self.local)) for t, c in form.terms]
-        if not all(isinstance(t, Var | Binary) for t, _, _ in terms) or not any(moving for _, _, moving in terms):
+        if not all(isinstance(t, Var | Binary) for t, _, _ in terms) or not any(
+            moving for _, _, moving in terms
+        ):
             return binary(e.op, self.hoist(e.left), self.hoist(e.right))
         left = from_linear(LinearForm(tuple((t, c) for t, c, moving in terms if moving), 0))
-        fixed = from_linear(LinearForm(tuple((t, -c) for t, c, moving in terms if not moving), -form.constant))
+        fixed = from_linear(
+            LinearForm(tuple((t, -c) for t, c, moving in terms if not moving), -form.constant)
+        )
         return binary(e.op, left, self.hoist(self.b.simple(fixed)))
 
     def _home(self, e: Expr) -> list[Stmt]:
@@ -238,7 +284,11 @@ class Nest:
     def _resolve_all(self) -> None:
         lost: set[Buffer] = set()
         for node in walk(self.body):
-            if isinstance(node, Load | Store | AtomicRMW) and node.buffer.scope == "fragment" and not isinstance(node.buffer, Memory):
+            if (
+                isinstance(node, Load | Store | AtomicRMW)
+                and node.buffer.scope == "fragment"
+                and not isinstance(node.buffer, Memory)
+            ):
                 key = (node.buffer.id, *(expr_key(i) for i in node.indices))
                 if key in self.resolved:
                     continue
@@ -254,7 +304,8 @@ class Nest:
             self.spilled[buffer] = memory
             self.b.conversions.append(
                 Reason(
-                    f"{buffer.name} goes through shared scratch here: threads need elements that others hold", self.b.loc
+                    f"{buffer.name} goes through shared scratch here: threads need elements that others hold",
+                    self.b.loc,
                 )
             )
 
@@ -274,7 +325,9 @@ class Nest:
             named = any(parts.coefficients)
             unit, rest = 1, parts.rest
             if named:
-                reach = parts.constant + sum(c * (n - 1) for c, n in zip(parts.coefficients, self.extents, strict=True) if c > 0)
+                reach = parts.constant + sum(
+                    c * (n - 1) for c, n in zip(parts.coefficients, self.extents, strict=True) if c > 0
+                )
                 if parts.constant < 0 or any(c < 0 for c in parts.coefficients):
                     return None
                 d = divisor(rest, self.b.divisors)
@@ -403,18 +456,31 @@ class Nest:
             if lanes == 1 and (e.buffer.scope == "shared" or count == 1):
                 continue
             direct = direct_loads.get(key)
-            if direct is not None and keys.count(key) == 1 and _runs(direct[0].own, lanes) and direct[0].extra is None:
+            if (
+                direct is not None
+                and keys.count(key) == 1
+                and _runs(direct[0].own, lanes)
+                and direct[0].extra is None
+            ):
                 memory, _ = self.b.fragment(direct[1].buffer)
                 self.loads[key] = Wide(e, lanes, memory, direct[0])
                 self.stores[id(direct[1])] = Wide(direct[1], lanes, memory, direct[0])
             else:
                 self.loads[key] = Wide(e, lanes, self.b.registers(f"{e.buffer.name}_read", 0, e.dtype), None)
         for s in top:
-            if not isinstance(s, Store) or s.buffer.scope not in ("global", "shared") or isinstance(s.buffer, Memory):
+            if (
+                not isinstance(s, Store)
+                or s.buffer.scope not in ("global", "shared")
+                or isinstance(s.buffer, Memory)
+            ):
                 continue
             if storage_of(s.buffer) in reads and not _reads_only_itself(s, seen):
                 continue
-            same = [n for n in walk(self.body) if isinstance(n, Store | AtomicRMW) and storage_of(n.buffer) is storage_of(s.buffer)]
+            same = [
+                n
+                for n in walk(self.body)
+                if isinstance(n, Store | AtomicRMW) and storage_of(n.buffer) is storage_of(s.buffer)
+            ]
             if len(same) > 1 or not self._plain_indices(s.indices):
                 continue
             lanes = self.lanes(s.buffer, s.indices)
@@ -422,7 +488,9 @@ class Nest:
                 continue
             source = self._store_source(s, lanes)
             if source is None:
-                self.stores[id(s)] = Wide(s, lanes, self.b.registers(f"{s.buffer.name}_written", 0, s.buffer.dtype), None)
+                self.stores[id(s)] = Wide(
+                    s, lanes, self.b.registers(f"{s.buffer.name}_written", 0, s.buffer.dtype), None
+                )
             else:
                 self.stores[id(s)] = Wide(s, lanes, source[0], source[1])
 
@@ -435,16 +503,27 @@ class Nest:
             return early.memory, None
         if s.value.buffer.scope == "fragment" and storage_of(s.value.buffer) not in self.written:
             found = self._found(s.value)
-            if found is not None and found.extra is None and found.own.coefficients is not None and _runs(found.own, lanes):
+            if (
+                found is not None
+                and found.extra is None
+                and found.own.coefficients is not None
+                and _runs(found.own, lanes)
+            ):
                 return self.b.fragment(s.value.buffer)[0], found
         return None
 
     def _plain_indices(self, indices: Sequence[Expr]) -> bool:
-        return not any(isinstance(n, Load) or (isinstance(n, Var) and n in self.local) for i in indices for n in walk(i))
+        return not any(
+            isinstance(n, Load) or (isinstance(n, Var) and n in self.local) for i in indices for n in walk(i)
+        )
 
     def _may_hoist(self, e: Load) -> bool:
         buffer = e.buffer
-        if isinstance(buffer, Memory) or buffer.scope not in ("global", "shared") or not self._plain_indices(e.indices):
+        if (
+            isinstance(buffer, Memory)
+            or buffer.scope not in ("global", "shared")
+            or not self._plain_indices(e.indices)
+        ):
             return False
         if storage_of(buffer) in self.written and not self._only_read_before_write(e):
             return False
@@ -454,11 +533,17 @@ class Nest:
 
     def _only_read_before_write(self, e: Load) -> bool:
         """`X[i] = f(X[i])` as the only statement that writes X: the old value may be loaded first."""
-        writers = [n for n in walk(self.body) if isinstance(n, Store | AtomicRMW) and storage_of(n.buffer) is storage_of(e.buffer)]
+        writers = [
+            n
+            for n in walk(self.body)
+            if isinstance(n, Store | AtomicRMW) and storage_of(n.buffer) is storage_of(e.buffer)
+        ]
         if len(writers) != 1 or not isinstance(writers[0], Store) or writers[0].buffer is not e.buffer:
             return False
         key = expr_key(e)
-        readers = [n for n in walk(self.body) if isinstance(n, Load) and storage_of(n.buffer) is storage_of(e.buffer)]
+        readers = [
+            n for n in walk(self.body) if isinstance(n, Load) and storage_of(n.buffer) is storage_of(e.buffer)
+        ]
         inside = {id(n) for n in walk(writers[0])}
         place = Load(writers[0].buffer, writers[0].indices, dtype=e.dtype)
         return expr_key(place) == key and all(expr_key(n) == key and id(n) in inside for n in readers)
@@ -466,12 +551,18 @@ class Nest:
     def _chunk(self) -> int:
         """Registers handled at a time, so that temporaries stay within TEMPORARY_BYTES."""
         count = self.layout.registers
-        temporaries = {id(w.memory): w for w in (*self.loads.values(), *self.stores.values()) if w.direct is None}
+        temporaries = {
+            id(w.memory): w for w in (*self.loads.values(), *self.stores.values()) if w.direct is None
+        }
         each = sum(w.access.buffer.dtype.bytes for w in temporaries.values())
         lanes = max((w.lanes for w in (*self.loads.values(), *self.stores.values())), default=1)
         chunk = count
         if each and count * each > TEMPORARY_BYTES and self.layout.is_digits:
-            sizes = [n for n in range(lanes, count + 1, lanes) if count % n == 0 and n * each <= max(TEMPORARY_BYTES, lanes * each)]
+            sizes = [
+                n
+                for n in range(lanes, count + 1, lanes)
+                if count % n == 0 and n * each <= max(TEMPORARY_BYTES, lanes * each)
+            ]
             chunk = max(sizes, default=count)
         renamed: dict[int, Memory] = {}
         for w in temporaries.values():
@@ -508,10 +599,22 @@ class Nest:
                     memory, index, inside = b.global_element(e.buffer, e.indices)
                 else:
                     (memory, index), inside = b.shared_element(e.buffer, e.indices), None
-                outside = b.outside_value(e.buffer) if e.buffer.scope == "global" and inside is not None else None
+                outside = (
+                    b.outside_value(e.buffer) if e.buffer.scope == "global" and inside is not None else None
+                )
                 predicate = both(self._inside(), inside)
                 if outside is None or is_const(outside, 0):
-                    b.emit(VectorCopy(w.memory, register, memory, index, w.lanes, predicate, zero_fill=predicate is not None))
+                    b.emit(
+                        VectorCopy(
+                            w.memory,
+                            register,
+                            memory,
+                            index,
+                            w.lanes,
+                            predicate,
+                            zero_fill=predicate is not None,
+                        )
+                    )
                     continue
                 with b.loop(w.lanes, independent=True, name="e") as k:
                     b.store(w.memory, register + k, outside)
@@ -562,7 +665,9 @@ class Nest:
             found = self._found(s)
             if found is None or found.extra is not None or self.b.layouts.get(s.buffer) != self.layout:
                 return False
-            visits_in_order = len(s.indices) == len(self.names) and all(a is b for a, b in zip(s.indices, self.names, strict=True))
+            visits_in_order = len(s.indices) == len(self.names) and all(
+                a is b for a, b in zip(s.indices, self.names, strict=True)
+            )
             if not visits_in_order or any(isinstance(n, Load) for n in walk(s.value)):
                 return False
         return True
@@ -691,13 +796,20 @@ class Nest:
             buffer = storage_of(s.buffer)
             if buffer not in self.spilled:
                 raise LayoutError("TB308", "an atomic on a fragment cannot return the old value", at=s.loc)
-            memory, index = self.spilled[buffer], b.simple(b.expr(flat_index(s.indices, s.buffer.static_shape)))
+            memory, index = (
+                self.spilled[buffer],
+                b.simple(b.expr(flat_index(s.indices, s.buffer.static_shape))),
+            )
         elif s.buffer.scope == "global":
             memory, index, inside = b.global_element(s.buffer, s.indices)
         else:
             memory, index = b.shared_element(s.buffer, s.indices)
         if self.layout.replication > 1 and self.layout.is_owner(b.thread) is None:
-            raise LayoutError("TB305", "this loop's layout has no rule for which of the threads that share an element acts", at=s.loc)
+            raise LayoutError(
+                "TB305",
+                "this loop's layout has no rule for which of the threads that share an element acts",
+                at=s.loc,
+            )
         guard = both(self._owner(), inside)
         if s.result is None:
             with b.when(guard):
@@ -722,7 +834,13 @@ def combine(op: str, old: Expr, value: Expr) -> Expr:
 
 
 def widest_access(
-    b: Builder, buffer: Buffer, indices: Sequence[Expr], names: Sequence[Var], extents: Sequence[int], layout: FragmentLayout, limit: int
+    b: Builder,
+    buffer: Buffer,
+    indices: Sequence[Expr],
+    names: Sequence[Var],
+    extents: Sequence[int],
+    layout: FragmentLayout,
+    limit: int,
 ) -> int:
     """Elements in one access of a thread: neighbours in the first register digit, with every start aligned."""
     digits = merged(layout.reg) if layout.is_digits else ()
@@ -757,11 +875,14 @@ def widest_access(
     while v <= limit and digits[0].size % v == 0:
         ok = extents[lead] % v == 0 and all(d.stride % v == 0 for d in others)
         ok = ok and panel % v == 0 and divisor(indices[-1], known) % v == 0
-        ok = ok and all(divisor(i, known) * step % v == 0 for i, step in zip(indices[:-1], steps[:-1], strict=True))
+        ok = ok and all(
+            divisor(i, known) * step % v == 0 for i, step in zip(indices[:-1], steps[:-1], strict=True)
+        )
         if ok and buffer.scope == "global":
             extent = buffer.shape[-1]
             ok = divisor(extent, b.divisors) % v == 0 or (
-                b.proves(binary("lt", indices[-1], extent)) and b.proves(binary("ge", indices[-1], const(0, indices[-1].dtype)))
+                b.proves(binary("lt", indices[-1], extent))
+                and b.proves(binary("ge", indices[-1], const(0, indices[-1].dtype)))
             )
         if not ok:
             break
@@ -769,7 +890,9 @@ def widest_access(
     return best
 
 
-def _certain_stores(s: Stmt, loops: tuple[tuple[Var, int], ...]) -> Iterator[tuple[Store, tuple[tuple[Var, int], ...]]]:
+def _certain_stores(
+    s: Stmt, loops: tuple[tuple[Var, int], ...]
+) -> Iterator[tuple[Store, tuple[tuple[Var, int], ...]]]:
     """Stores that every iteration does, with the loops around them that count from 0 to a constant."""
     match s:
         case Seq():
@@ -777,7 +900,9 @@ def _certain_stores(s: Stmt, loops: tuple[tuple[Var, int], ...]) -> Iterator[tup
                 yield from _certain_stores(part, loops)
         case Store():
             yield s, loops
-        case For() if is_const(s.start, 0) and is_const(s.step, 1) and (stop := int_value(s.stop)) is not None:
+        case For() if (
+            is_const(s.start, 0) and is_const(s.step, 1) and (stop := int_value(s.stop)) is not None
+        ):
             if not any(isinstance(n, Break | Continue) for n in walk(s.body)):
                 yield from _certain_stores(s.body, (*loops, (s.var, stop)))
         case _:
@@ -798,7 +923,10 @@ def _reads_only_itself(s: Store, loads: Sequence[Load]) -> bool:
 def _runs(own: Own, lanes: int) -> bool:
     """Whether each group of `lanes` iterations names consecutive registers."""
     return all(
-        own.table[k + e] == own.table[k] + e for k in range(0, len(own.table), lanes) for e in range(lanes) if own.table[k] >= 0
+        own.table[k + e] == own.table[k] + e
+        for k in range(0, len(own.table), lanes)
+        for e in range(lanes)
+        if own.table[k] >= 0
     )
 
 
@@ -820,4 +948,14 @@ def _count(buffer: Buffer) -> int:
     return total
 
 
-__all__ = ["Loc", "Nest", "Select", "combine", "flattened", "int_value", "lower_parallel", "select", "widest_access"]
+__all__ = [
+    "Loc",
+    "Nest",
+    "Select",
+    "combine",
+    "flattened",
+    "int_value",
+    "lower_parallel",
+    "select",
+    "widest_access",
+]

@@ -24,7 +24,11 @@ def with_required_layouts(b: Builder, op: Op) -> Iterator[Op]:
     exchanged: dict[Buffer, Buffer] = {}
     for need in op.place(context_of(b.placed.partitioned, b.layouts)) if _has_fragments(op) else ():
         held = b.layouts.get(need.buffer)
-        if not need.strict or not isinstance(need.layout, FragmentLayout) or not isinstance(held, FragmentLayout):
+        if (
+            not need.strict
+            or not isinstance(need.layout, FragmentLayout)
+            or not isinstance(held, FragmentLayout)
+        ):
             continue
         if held == need.layout or held.same_as(need.layout):
             continue

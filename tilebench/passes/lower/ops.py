@@ -21,7 +21,9 @@ from tilebench.passes.place_rules import as_nest
 
 def lowering_of(op: TileOp) -> Callable[[Any, Builder], None]:
     """The lowering by kind of op."""
-    if is_private(*op.reads, *op.writes) and not (isinstance(op, Reduce) and op.source.buffer.scope not in ("local", "var")):
+    if is_private(*op.reads, *op.writes) and not (
+        isinstance(op, Reduce) and op.source.buffer.scope not in ("local", "var")
+    ):
         return _expanded
     if isinstance(op, Reduce):
         return lower_reduce

@@ -41,7 +41,13 @@ def exchange_of(layout: FragmentLayout, dim: int, threads: int) -> Exchange:
     for d in layout.thread:
         if d.dim == dim and d.size > 1:
             divisor, size = below, d.size
-            while size > 1 and size % 2 == 0 and divisor & (divisor - 1) == 0 and divisor * 2 <= WARP and threads % (divisor * 2) == 0:
+            while (
+                size > 1
+                and size % 2 == 0
+                and divisor & (divisor - 1) == 0
+                and divisor * 2 <= WARP
+                and threads % (divisor * 2) == 0
+            ):
                 masks.append(divisor)
                 divisor *= 2
                 size //= 2
@@ -78,10 +84,16 @@ def _source_layout(op: Reduce, b: Builder, node: Node) -> FragmentLayout | None:
     return layout
 
 
-def _registers(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> tuple[Memory, FragmentLayout, Buffer]:
+def _registers(
+    op: Reduce, b: Builder, node: Node, layout: FragmentLayout
+) -> tuple[Memory, FragmentLayout, Buffer]:
     """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's own registers."""
     projected = layout.project(op.dim, keep=True)
-    projected = interned(FragmentLayout(projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread))
+    projected = interned(
+        FragmentLayout(
+            projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread
+        )
+    )
     dtype = op.accumulator_dtype
     partial = Buffer("fold", tuple(const(n) for n in projected.shape), dtype, "fragment")
     b.add_fragment(partial, projected)
@@ -104,7 +116,9 @@ def _fold(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> None:
     _deliver(op, b, partial, projected)
 
 
-def _between_threads(op: Reduce, b: Builder, layout: FragmentLayout, memory: Memory, projected: FragmentLayout) -> None:
+def _between_threads(
+    op: Reduce, b: Builder, layout: FragmentLayout, memory: Memory, projected: FragmentLayout
+) -> None:
     exchange = exchange_of(layout, op.dim, b.threads)
     count = projected.registers
     for mask in exchange.masks:
@@ -124,7 +138,12 @@ def shuffle_xor(value: Expr, mask: int) -> Expr:
 
 
 def _through_scratch(
-    op: Reduce, b: Builder, layout: FragmentLayout, memory: Memory, projected: FragmentLayout, exchange: Exchange
+    op: Reduce,
+    b: Builder,
+    layout: FragmentLayout,
+    memory: Memory,
+    projected: FragmentLayout,
+    exchange: Exchange,
 ) -> None:
     """Combine the partial folds of threads in different warps: each group writes its own, all read them all."""
     groups = prod(size for _, size in exchange.across)
@@ -188,12 +207,19 @@ def _deliver(op: Reduce, b: Builder, partial: Buffer, projected: FragmentLayout)
     region = op.destination
     wide = iter(points)
     target = region.index(tuple(const(0) if n == 1 else next(wide) for n in region.shape))
-    value: Expr = Load(partial, tuple(const(0) if d == op.dim else v for d, v in enumerate(names)), dtype=partial.dtype)
+    value: Expr = Load(
+        partial, tuple(const(0) if d == op.dim else v for d, v in enumerate(names)), dtype=partial.dtype
+    )
     if not op.clear:
         old = Load(region.buffer, target, dtype=region.dtype)
         value = op.combine(to_bool(old) if partial.dtype == bool_ else cast(old, partial.dtype), value)
     body = Store(region.buffer, target, cast(value, region.dtype), loc=op.loc)
-    nest = Parallel(tuple(rest) or names, tuple(n for d, n in enumerate(shape) if d != op.dim) or shape, Seq((body,)), loc=op.loc)
+    nest = Parallel(
+        tuple(rest) or names,
+        tuple(n for d, n in enumerate(shape) if d != op.dim) or shape,
+        Seq((body,)),
+        loc=op.loc,
+    )
     lower_parallel(b, nest)
 
 
@@ -213,7 +239,9 @@ def _fold_to_private(op: Reduce, b: Builder, node: Node, layout: FragmentLayout)
             b.store(scratch, 0, value)
         b.barrier("the fold is read by all threads")
         value = b.load(scratch, 0)
-    index = b.local_index(op.destination.buffer, op.destination.index(tuple(const(0) for _ in op.destination.shape)))
+    index = b.local_index(
+        op.destination.buffer, op.destination.index(tuple(const(0) for _ in op.destination.shape))
+    )
     if not op.clear:
         old = b.load(target, index)
         value = op.combine(to_bool(old) if memory.dtype == bool_ else cast(old, memory.dtype), value)
@@ -225,4 +253,14 @@ def _everyone(layout: FragmentLayout) -> bool:
     return bool(layout.valid()[:, 0].all())
 
 
-__all__ = ["Copy", "Digit", "Exchange", "Var", "digit_terms", "exchange_of", "lower_reduce", "merged", "shuffle_xor"]
+__all__ = [
+    "Copy",
+    "Digit",
+    "Exchange",
+    "Var",
+    "digit_terms",
+    "exchange_of",
+    "lower_reduce",
+    "merged",
+    "shuffle_xor",
+]

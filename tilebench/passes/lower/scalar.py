@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tilebench.ir.expr import Expr, Load, binary, const
 from tilebench.ir.tile import Buffer
 from tilebench.layouts import FragmentLayout
-from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.indices import opaque_register
+from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.stages import Reason
 
 
@@ -35,7 +35,9 @@ def fragment_element(b: Builder, e: Load) -> Expr:
         return Load(memory, (register,), dtype=e.dtype, loc=e.loc)
     wanted = [b.expr(i) for i in e.indices]
     scratch = b.scratch(e.dtype, 1)
-    b.conversions.append(Reason(f"an element of {e.buffer.name} is sent to all threads through shared scratch", e.loc))
+    b.conversions.append(
+        Reason(f"an element of {e.buffer.name} is sent to all threads through shared scratch", e.loc)
+    )
     b.barrier("shared scratch may still be read from its last use")
     with b.loop(layout.registers) as r, b.when(both(_at(b, layout, r, wanted), _owner(b, layout))):
         b.store(scratch, 0, b.load(memory, r))

@@ -10,11 +10,31 @@ from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
 from tilebench.ir.thread import Barrier, CpAsyncCommit, CpAsyncWait, Memory
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Issue, Parallel, Pipelined, Print, Region, Seq,
-    Stmt, Store, SyncThreads, TileOp, Versioned, Wait, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Issue,
+    Parallel,
+    Pipelined,
+    Print,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
-from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
 from tilebench.passes.indices import divisor
+from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
 
 UNROLL_LIMIT = 256
 """Trips of a loop that is unrolled because it indexes registers."""
@@ -73,7 +93,11 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
 
 
 def _because(s: SyncThreads) -> list[str]:
-    return [f"line {a.loc.line} before line {z.loc.line}" for a, z in s.because if a.loc is not None and z.loc is not None]
+    return [
+        f"line {a.loc.line} before line {z.loc.line}"
+        for a, z in s.because
+        if a.loc is not None and z.loc is not None
+    ]
 
 
 # -- control flow ----------------------------------------------------------------------------------------------------
@@ -96,7 +120,11 @@ def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     b.unroll_wanted.discard(s.var)
     with b.inside() as body:
         visit(s.body)
-    trips = None if None in (int_value(start), int_value(stop)) else (int_value(stop) or 0) - (int_value(start) or 0)
+    trips = (
+        None
+        if None in (int_value(start), int_value(stop))
+        else (int_value(stop) or 0) - (int_value(start) or 0)
+    )
     kind = s.kind
     if s.var in b.unroll_wanted and trips is not None and trips <= UNROLL_LIMIT:
         kind = "unroll"
@@ -198,7 +226,12 @@ def _atomic(b: Builder, s: AtomicRMW) -> None:
     else:
         from tilebench.passes.lower.nest import combine
 
-        lower_stmt(b, Store(s.buffer, s.indices, combine(s.op, Load(s.buffer, s.indices, dtype=s.buffer.dtype), s.value)))
+        lower_stmt(
+            b,
+            Store(
+                s.buffer, s.indices, combine(s.op, Load(s.buffer, s.indices, dtype=s.buffer.dtype), s.value)
+            ),
+        )
         return
     one = _one_thread(b, s)
     if s.result is None:
