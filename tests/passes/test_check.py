@@ -39,47 +39,47 @@ def fault(code: str) -> Callable[[Callable[[Draft], Any]], Callable[[Draft], Any
     return keep
 
 
-@fault("TB220")
+@fault("TB280")
 def copy_of_unequal_tiles(d: Draft) -> None:
     d.add(copy(d.shared("A_shared", (128, 32), "float16"), d.fragment("C_local", (128, 64), "float32")))
 
 
-@fault("TB221")
+@fault("TB281")
 def copy_of_a_matrix_to_a_vector(d: Draft) -> None:
     d.add(copy(d.shared("A_shared", (128, 32), "float16"), d.tensor("C", (4096,), "float16")[0]))
 
 
-@fault("TB223")
+@fault("TB283")
 def copy_past_the_end_of_shared_memory(d: Draft) -> None:
     s = d.shared("A_shared", (128, 32), "float16")
     d.add(copy(tile(s, (96, 64), (0, 32)), d.fragment("C_local", (64, 32), "float16")))
 
 
-@fault("TB231")
+@fault("TB291")
 def gemm_of_global_tensors(d: Draft) -> None:
     a = d.tensor("A", (64, 64), "float16")
     d.add(gemm(a, a, d.fragment("C_local", (64, 64), "float32")))
 
 
-@fault("TB232")
+@fault("TB292")
 def gemm_with_unequal_K(d: Draft) -> None:
     a, b = d.shared("A_shared", (128, 32), "float16"), d.shared("B_shared", (128, 32), "float16")
     d.add(gemm(a, b, d.fragment("C_local", (128, 128), "float32")))
 
 
-@fault("TB233")
+@fault("TB293")
 def gemm_with_a_wrong_accumulator_shape(d: Draft) -> None:
     a, b = d.shared("A_shared", (128, 32), "float16"), d.shared("B_shared", (32, 64), "float16")
     d.add(gemm(a, b, d.fragment("C_local", (128, 128), "float32")))
 
 
-@fault("TB234")
+@fault("TB294")
 def gemm_of_two_types(d: Draft) -> None:
     a, b = d.shared("A_shared", (64, 32), "float16"), d.shared("B_shared", (32, 64), "bfloat16")
     d.add(gemm(a, b, d.fragment("C_local", (64, 64), "float32")))
 
 
-@fault("TB236")
+@fault("TB296")
 def gemm_of_bfloat16_in_float16(d: Draft) -> None:
     a, b = d.shared("A_shared", (64, 32), "bfloat16"), d.shared("B_shared", (32, 64), "bfloat16")
     d.add(gemm(a, b, d.fragment("C_local", (64, 64), "float16")))
@@ -220,17 +220,17 @@ def negative_stages(d: Draft) -> None:
         d.add(clear(d.shared("s", (32,), "float32")))
 
 
-@fault("TB511")
+@fault("TB531")
 def too_many_threads(d: Draft) -> None:
     d.threads = 2048
 
 
-@fault("TB511")
+@fault("TB531")
 def no_threads(d: Draft) -> None:
     d.threads = 0
 
 
-@fault("TB513")
+@fault("TB533")
 def a_negative_grid(d: Draft) -> None:
     d.grid = (as_expr(-1),)
 

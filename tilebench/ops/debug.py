@@ -19,7 +19,7 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     if isinstance(obj, Region):
         if not obj.is_whole:
             raise TypeTileError(
-                "TB211",
+                "TB285",
                 f"print: a slice of {obj.buffer.name}",
                 why="a buffer is printed whole, an element alone",
                 fix=f"T.print({obj.buffer.name}) or T.print({obj.buffer.name}[i, j])",

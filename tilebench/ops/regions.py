@@ -50,7 +50,7 @@ def extents_of(value: Any) -> Shape | None:
 
 def fitting(extents: Shape, rank: int, what: str) -> Shape:
     """`extents` with unit dimensions removed until `rank` dimensions can hold them. Raises TypeTileError
-    TB221."""
+    TB281."""
     extra = len(extents) - rank
     if extra <= 0:
         return extents
@@ -59,7 +59,7 @@ def fitting(extents: Shape, rank: int, what: str) -> Shape:
     if len(squeezed(extents)) <= rank:
         return squeezed(extents)
     raise TypeTileError(
-        "TB221",
+        "TB281",
         f"{what} has {rank} dimension{'s' * (rank != 1)}, but the tile on the other side is "
         f"{shape_text(extents)}",
         why="a start point takes the extents of the other side, lined up on the last dimensions",
@@ -88,7 +88,7 @@ def _side(value: Any, what: str, other: Shape | None) -> Region:
         if isinstance(value, Load):
             return as_region(value, what, (1,) * len(value.indices))
         raise TypeTileError(
-            "TB222",
+            "TB282",
             f"the extents of {what} ({value.name}) are not known at compile time, and the other side has "
             "none to offer",
             why="a tile has a fixed size",
@@ -212,7 +212,7 @@ def var_store(buffer: Buffer, value: Expr) -> Stmt:
 
 
 def writable(region: Region, what: str) -> None:
-    """Raise TypeTileError TB223 for a region that reaches out of its on-chip buffer for sure (global tails
+    """Raise TypeTileError TB283 for a region that reaches out of its on-chip buffer for sure (global tails
     are clipped)."""
     buffer = region.buffer
     for dim, (offset, extent, size) in enumerate(
@@ -225,7 +225,7 @@ def writable(region: Region, what: str) -> None:
         low, high = interval[1], interval[0] + extent  # the friendliest start and end
         if buffer.scope != "global" and (high > total or low < 0):
             raise TypeTileError(
-                "TB223",
+                "TB283",
                 f"{what}: {buffer.name} has {total} elements in dimension {dim}, but the tile takes "
                 f"{interval[0]} to {high - 1}",
                 why=f"a {buffer.scope} buffer has no elements outside its shape (only global tensors are "

@@ -58,7 +58,7 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
     count = kernel.thread_count
     if not 1 <= len(kernel.grid) <= 3:
         raise TargetError(
-            "TB510",
+            "TB530",
             f"T.Kernel has {len(kernel.grid)} grid axes",
             at=kernel.loc,
             fix="use one to three: T.Kernel(x, y, z, threads=128)",
@@ -67,7 +67,7 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
         asked = " x ".join(map(str, kernel.threads))
         total = f" = {count}" if len(kernel.threads) > 1 else ""
         raise TargetError(
-            "TB511",
+            "TB531",
             f"threads={asked}{total} is not a block that a GPU can run",
             at=kernel.loc,
             why=f"a block has 1 to {MAX_THREADS} threads",
@@ -75,7 +75,7 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
         )
     if target.is_gpu and len(kernel.threads) == 3 and kernel.threads[2] > 64:
         raise TargetError(
-            "TB512",
+            "TB532",
             f"{kernel.threads[2]} threads along the third axis",
             at=kernel.loc,
             why="CUDA allows at most 64 there",
@@ -85,14 +85,14 @@ def _check_launch(kernel: Kernel, target: Target) -> None:
         size = int_value(extent)
         if size is not None and size < 0:
             raise TargetError(
-                "TB513",
+                "TB533",
                 f"the grid has {size} blocks along axis {axis}",
                 at=kernel.loc,
                 fix="T.ceildiv(n, block) gives the number of blocks",
             )
         if target.is_gpu and axis and size is not None and size > MAX_GRID_YZ:
             raise TargetError(
-                "TB514",
+                "TB534",
                 f"the grid has {size} blocks along axis {axis}",
                 at=kernel.loc,
                 why=f"CUDA allows {MAX_GRID_YZ} blocks along the second and third axis, 2147483647 along "

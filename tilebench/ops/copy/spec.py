@@ -52,7 +52,7 @@ class Copy(Op):
         a, b = self.source, self.destination
         if squeezed(a.shape) != squeezed(b.shape):
             raise TypeTileError(
-                "TB220",
+                "TB280",
                 f"copy: the source {a.buffer.name} is {shape_text(a.shape)}, the destination "
                 f"{b.buffer.name} is "
                 f"{shape_text(b.shape)}",
@@ -63,7 +63,7 @@ class Copy(Op):
             )
         if self.coalesced_width is not None and self.coalesced_width < 1:
             raise TypeTileError(
-                "TB224",
+                "TB284",
                 f"copy: coalesced_width={self.coalesced_width} is not a number of elements",
                 fix="leave it out, or pass 1, 2, 4, 8 or 16",
             )

@@ -112,14 +112,14 @@ class Gemm(Op):
         ):
             if len(region.shape) < 2 or any(e != 1 for e in region.shape[:-2]):
                 raise TypeTileError(
-                    "TB230",
+                    "TB290",
                     f"gemm: {name} ({region.buffer.name}) is {shape_text(region.shape)}, not a matrix",
                     why="gemm multiplies the last two dimensions; those in front must be 1",
                     fix=f"pass a 2-D slice, such as {region.buffer.name}[0, :, :]",
                 )
             if region.buffer.scope not in scopes:
                 raise TypeTileError(
-                    "TB231",
+                    "TB291",
                     f"gemm: {name} ({region.buffer.name}) is a {region.buffer.scope} buffer",
                     why=f"{name} must be in {' or '.join(scopes)} memory",
                     fix=f"copy it first: T.copy({region.buffer.name}[...], "
@@ -143,14 +143,14 @@ class Gemm(Op):
             elif m == k2:
                 hint = f"transpose_A={not self.transpose_a} would make K equal; otherwise "
             raise TypeTileError(
-                "TB232",
+                "TB292",
                 f"gemm: K is {k} in A but {k2} in B: {said}",
                 why="A is M x K (K x M when transposed) and B is K x N (N x K when transposed)",
                 fix=f"{hint}give both the same K",
             )
         if c != (m, n):
             raise TypeTileError(
-                "TB233",
+                "TB293",
                 f"gemm: C ({self.c.buffer.name}) is {shape_text(c)}, but A @ B is {m}x{n}: {said}",
                 fix=f"T.alloc_fragment(({m}, {n}), ...) for {self.c.buffer.name}",
             )
@@ -161,7 +161,7 @@ class Gemm(Op):
         both_int = a.is_int and b.is_int and a.bits == b.bits
         if a != b and not both_fp8 and not both_int:
             raise TypeTileError(
-                "TB234",
+                "TB294",
                 f"gemm: A ({self.a.buffer.name}) is {a}, B ({self.b.buffer.name}) is {b}",
                 why="both operands have one dtype (the two fp8 formats may be mixed, and signed with "
                 "unsigned integers)",
@@ -170,13 +170,13 @@ class Gemm(Op):
         legal = ACCUMULATORS.get(a.name)
         if legal is None:
             raise TypeTileError(
-                "TB235",
+                "TB295",
                 f"gemm: operands of {a} have no matrix product",
                 fix=f"operands may be {', '.join(ACCUMULATORS)}",
             )
         if c.name not in legal:
             raise TypeTileError(
-                "TB236",
+                "TB296",
                 f"gemm: {a} x {b} cannot accumulate in {c} ({self.c.buffer.name})",
                 why=f"{a} operands accumulate in {' or '.join(legal)}",
                 fix=f"T.alloc_fragment({self.c.shape}, '{legal[0]}') for {self.c.buffer.name}",
@@ -259,7 +259,7 @@ def gemm(
     """
     if mbar is not None:
         raise TypeTileError(
-            "TB237",
+            "TB297",
             "gemm: mbar= asks for a product that signals a barrier when it is done",
             why="only asynchronous products of newer hardware do; this gemm is finished when the next "
             "statement starts",
@@ -267,7 +267,7 @@ def gemm(
         )
     if not isinstance(policy, GemmWarpPolicy):
         raise TypeTileError(
-            "TB238", f"gemm: policy is {policy!r}", fix="T.GemmWarpPolicy.Square, .FullRow or .FullCol"
+            "TB298", f"gemm: policy is {policy!r}", fix="T.GemmWarpPolicy.Square, .FullRow or .FullCol"
         )
     return Gemm(
         as_region(A, "A"),
