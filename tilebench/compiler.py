@@ -70,7 +70,7 @@ BACKENDS: dict[str, tuple[str, bool]] = {
     "interp": ("tilebench.backends.interp", False),
     "cpu": ("tilebench.backends.cpu", False),
     "emu": ("tilebench.backends.emulator", True),
-    "cuda": ("tilebench.backends.cuda", True),
+    "cuda": ("tilebench.backends.cuda.build", True),
 }
 """target kind -> (module, whether it takes thread IR)."""
 
