@@ -45,8 +45,7 @@ def paint(ax: Any, d: DiffInfo) -> None:
     if d.heat is not None and d.heat.ndim == 2 and d.heat.size:
         ax.imshow(heat_colours(d.heat), interpolation="nearest", aspect="auto")
     no_axes(ax)
-    titled(ax, f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}")
-    ax.title.set_color({"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET))
+    titled(ax, f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}", {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET))
     lines = [f"{d.wrong} of {d.checked} wrong; worst {number(d.max_ratio)} x bound", d.pattern or d.how]
     for k, line in enumerate(lines):
         write(ax, 0.0, -0.06 - 0.075 * k, clip(line, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,9 +119,14 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90) -> None:
         _warp_names(ax, warp)
     no_axes(ax)
     shape = "x".join(map(str, info.shape))
-    titled(ax, f"{clip(info.buffer, 28)} {shape}: {info.threads} threads x {info.registers} registers")
-    for k, line in enumerate([x for x in formula_lines(info) if x.startswith(("thread", "register"))][:2]):
-        write(ax, 0.0, -0.04 - 0.055 * k, clip(line, room), transform=ax.transAxes, fontsize=6.5, family="monospace", color=QUIET)
+    titled(ax, f"{clip(info.buffer, 18)} {shape}, {info.threads} threads × {info.registers} regs")
+    ax.set_anchor("NW")
+    lines = [part for x in formula_lines(info) if x.startswith(("thread", "register")) for part in textwrap.wrap(x, room, subsequent_indent="    ")]
+    note = ax.annotate(
+        "\n".join(lines[:4]), (0, 0), xytext=(0, -3), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6,
+        family="monospace", color=QUIET, linespacing=1.15,
+    )  # fmt: skip
+    note.set_parse_math(False)
 
 
 def _borders(ax: Any, warp: np.ndarray) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,14 @@ def intensity(point: RooflinePoint) -> float:
     return point.flops / point.bytes if point.bytes > 0 else 0.0
 
 
+def rate_text(rate: float) -> str:
+    """FLOP/s with a prefix: '12.5 TFLOP/s'."""
+    for scale, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if rate >= scale:
+            return f"{rate / scale:.3g} {name}FLOP/s"
+    return f"{rate:.3g} FLOP/s"
+
+
 def extent(info: RooflineInfo) -> tuple[float, float]:
     """The intensities to show: every ridge and every point, with a decade of room."""
     rates = [r.value for r in info.roofs if r.kind == "compute"]
@@ -33,7 +42,7 @@ def sentence(info: RooflineInfo) -> str:
     parts = [f"roofline of {info.device}"]
     for p in info.points[-1:]:
         rate = performance(p)
-        parts.append(f"{p.label}: {number(intensity(p))} FLOP/byte" + (f", {number(rate / 1e9)} GFLOP/s" if rate else ""))
+        parts.append(f"{p.label}: {number(intensity(p))} FLOP/byte" + (f", {rate_text(rate)}" if rate else ""))
         if p.time_us:
             parts.append(figure_text(p.time_us))
     if info.limiter:
@@ -55,7 +64,8 @@ def paint(ax: Any, info: RooflineInfo) -> None:
     top = max((r.value for r in rates), default=float(band * high))
     for r in bands:
         ax.plot(x, np.minimum(x * r.value, top), color=ACCENT, linewidth=1)
-        write(ax, low * 1.15, low * 1.15 * r.value * 1.35, clip(r.name, 26), fontsize=6, color=ACCENT, va="bottom", rotation=0)
+        middle = float(np.sqrt(low * top / r.value)) if top > low * r.value else low
+        write(ax, middle * 0.8, middle * r.value * 1.2, clip(r.name, 26), fontsize=6.5, color=ACCENT, va="bottom", ha="right")
     for k, p in enumerate(info.points):
         rate = performance(p)
         if rate is None or p.time_us is None or intensity(p) <= 0:
@@ -64,15 +74,21 @@ def paint(ax: Any, info: RooflineInfo) -> None:
         filled = p.time_us.provenance == "measured"
         ax.plot([intensity(p)], [rate], marker="o" if last else ".", color=BAD, markerfacecolor=BAD if filled else "white", markersize=6, zorder=3)
         if last:
-            share = f"{clip(p.label, 18)}: {number(rate / 1e9)} GFLOP/s\n{p.time_us.provenance}"
-            write(ax, intensity(p), rate / 1.5, share, fontsize=6.5, ha="center", va="top", linespacing=1.1)
+            share = f"{clip(p.label, 18)}: {rate_text(rate)}\n{p.time_us.provenance}"
+            right = intensity(p) < np.sqrt(low * high)
+            write(ax, intensity(p) * (1.15 if right else 1 / 1.15), rate, share, fontsize=6.5, ha="left" if right else "right", linespacing=1.1)
+    floor, ceiling = top / 2e4, top * 4
     ax.set_xscale("log")
     ax.set_yscale("log")
+    ax.minorticks_off()
+    xs = [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
+    ys = [10.0**k for k in range(math.ceil(math.log10(floor)), math.floor(math.log10(ceiling)) + 1)]
+    ax.set_xticks(xs, [f"{x:g}" for x in xs])  # plain words: the default labels are set as mathematics, slowly
+    ax.set_yticks(ys, [rate_text(y).removesuffix("FLOP/s") for y in ys])
     ax.set_xlim(low, high)
-    ax.set_ylim(top / 2e4, top * 4)
+    ax.set_ylim(floor, ceiling)
     ax.grid(True, color="#eaeef2", linewidth=0.6)
     quiet(ax)
-    ax.minorticks_off()
     ax.set_xlabel("FLOP per byte", fontsize=7, color=QUIET, labelpad=1)
     titled(ax, f"roofline of {clip(info.device, 34)}, FLOP/s")
 

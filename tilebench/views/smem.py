@@ -85,12 +85,12 @@ def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
     for i, j in np.argwhere(grid >= 0):
         write(ax, j, i, str(grid[i, j]), ha="center", fontsize=6)
     no_axes(ax)
-    ax.set_xticks(range(8), [f"{4 * k}–{4 * k + 3}" for k in range(8)])
-    ax.tick_params(labelsize=6, colors=QUIET, length=0)
+    for k in range(8):
+        write(ax, k, len(grid) - 0.1, f"{4 * k}–{4 * k + 3}", ha="center", fontsize=6, color=QUIET, clip_on=False)
     titled(ax, f"{clip(info.buffer, 20)}: {swizzle_name(info)}")
     note = conflicts(report, info.buffer)
-    shown = f"banks; rows are bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (f"; {note}" if note else "")
-    write(ax, 0.0, -0.13, clip(shown, 64), transform=ax.transAxes, fontsize=6.5, color=QUIET)
+    shown = f"banks; bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (f"; {note}" if note else "")
+    write(ax, 0.0, -0.13, clip(shown, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
 
 
 def still(report: Report) -> Still | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilebench.report import Report, TimelineInfo
@@ -21,20 +22,34 @@ def sentence(info: TimelineInfo) -> str:
     return f"{info.provenance} timeline: {len(info.bars)} bars on {', '.join(lanes(info))}, {number(end)} us; {info.note}"
 
 
+def nice(wanted: float) -> float:
+    """A step of 1, 2 or 5 times a power of ten, at least `wanted`."""
+    power = 10.0 ** math.floor(math.log10(wanted))
+    return power * next(m for m in (1, 2, 5, 10) if wanted <= m * power * 1.0001)
+
+
 def paint(ax: Any, info: TimelineInfo) -> None:
     """Draw the bars with their labels where they fit."""
     names = lanes(info)
     end = max((b.end_us for b in info.bars), default=1.0) or 1.0
+    for phase, colour in PHASES.items():
+        for y, lane in enumerate(names):
+            spans = [(b.start_us, max(b.end_us - b.start_us, end / 600)) for b in info.bars if b.lane == lane and b.phase == phase]
+            if spans:
+                ax.broken_barh(spans, (y - 0.36, 0.72), facecolors=colour, edgecolors=INK, linewidth=0.4)
     for b in info.bars:
-        y = names.index(b.lane)
-        width = max(b.end_us - b.start_us, end / 600)
-        ax.barh(y, width, left=b.start_us, height=0.72, color=PHASES.get(b.phase, PHASES[""]), edgecolor=INK, linewidth=0.4)
+        room = (b.end_us - b.start_us) / end * 125
         label = f"{b.label} {b.iteration}" if b.iteration >= 0 else b.label
-        if width / end * 110 > len(label):
-            write(ax, b.start_us + width / 2, y, clip(label, 24), ha="center", fontsize=6)
+        short = str(b.iteration) if b.iteration >= 0 else ""
+        fitting = next((t for t in (label, short) if t and len(t) + 1 < room), "")
+        if fitting:
+            write(ax, (b.start_us + b.end_us) / 2, names.index(b.lane), clip(fitting, 24), ha="center", fontsize=6)
     ax.set_yticks(range(len(names)), [clip(n, 16) for n in names])
     for tick in ax.get_yticklabels():
         tick.set_parse_math(False)
+    step = nice(end / 8)
+    xs = [k * step for k in range(int(end / step) + 1)]
+    ax.set_xticks(xs, [f"{x:g}" for x in xs])
     ax.set_ylim(len(names) - 0.45, -0.55)
     ax.set_xlim(0, end * 1.01)
     quiet(ax)

@@ -24,7 +24,10 @@ def subtitle(report: Report) -> str:
         parts.append(f"run {figure_text(report.figures['run_ms'])}")
     if "predicted_us" in report.figures:
         parts.append(f"model {figure_text(report.figures['predicted_us'])}")
-    parts += [f"{what} {much}" for what, much in summary.resources(report) if what in ("registers a thread", "shared memory", "threads")]
+    r = report.resources
+    parts += [f"{r.registers} registers"] if r.registers is not None else []
+    parts += [f"{r.spill_bytes} B spilled"] if r.spill_bytes else []
+    parts.append(f"{r.shared_bytes / 1024:.1f} KiB shared, {r.threads} threads, grid {' x '.join(map(str, r.grid)) or '?'}")
     if report.resources.occupancy is not None:
         parts.append(f"occupancy {report.resources.occupancy.value:.0%} ({report.resources.occupancy.provenance})")
     return " · ".join(parts)
@@ -75,7 +78,7 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
     top = 1 - 0.2 / total
     write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
     write(figure, 0.075 if report.ok is not None else 0.035, top, clip(f"{report.name} on {report.target}: {report.verdict or 'not run'}", 118), fontsize=9.5, fontweight="bold")
-    write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 176), fontsize=7.5, color=QUIET)
+    write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 190), fontsize=7, color=QUIET)
     y = 1 - head / total
     for row, height in zip(rows, heights, strict=True):
         y -= height / total
@@ -86,7 +89,7 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
             if used < COLUMNS and name not in ("timeline", "roofline"):
                 share = columns / COLUMNS
             left, right = (0.075, 0.012) if name in ("timeline", "roofline") else (0.018, 0.018)
-            below, above = {"timeline": (0.24, 0.26), "roofline": (0.34, 0.3), "layout": (0.42, 0.3), "smem": (0.46, 0.3)}.get(name, (0.42, 0.3))
+            below, above = {"timeline": (0.24, 0.26), "roofline": (0.34, 0.3), "layout": (0.5, 0.3), "smem": (0.46, 0.3)}.get(name, (0.42, 0.3))
             box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
             paint(figure.add_axes(box))
             x += share

@@ -1,5 +1,5 @@
 // A report: verdict line, then the views as tabs. All views talk over the bus of the report's id.
-import { h, empty, button, busOf } from "./kit.js";
+import { h, empty, button, busOf, buffersAt } from "./kit.js";
 import * as summary from "./summary.js";
 import * as layout from "./layout.js";
 import * as smem from "./smem.js";
@@ -103,7 +103,11 @@ export function draw(el, state, act = busOf(state.report.id)) {
 /** Whether a tab has something about what is pinned: its name gets a dot. */
 function touched(report, name, now) {
   return now.pins.some((s) => (name === "timeline" && report.timelines.some((t) => t.bars.some((b) => (s.op ? b.op === s.op : s.line && b.line === s.line))))
-    || (name === "code" && s.line) || (name === "layout" && report.layouts.some((l) => l.kind === "fragment" && l.buffer === s.buffer))
-    || (name === "smem" && report.layouts.some((l) => l.kind === "shared" && l.buffer === s.buffer))
+    || (name === "code" && s.line) || (name === "layout" && report.layouts.some((l) => l.kind === "fragment" && about(report, s).includes(l.buffer)))
+    || (name === "smem" && report.layouts.some((l) => l.kind === "shared" && about(report, s).includes(l.buffer)))
     || (name === "findings" && s.line && report.findings.some((f) => f.spans.some((p) => p.line === s.line))));
+}
+
+function about(report, s) {
+  return s.buffer ? [s.buffer] : s.line ? buffersAt(report, s.line) : [];
 }

@@ -6,8 +6,9 @@ const LIMIT = 4000;
 
 /** The cell, then every text of the report. @param {any} report */
 export function levels(report) {
-  const count = report.source.split("\n").length;
-  const cell = { level: "cell", text: report.source, lines: Array.from({ length: count }, (_, k) => report.first_line + k) };
+  const source = report.source.replace(/\n+$/, "");
+  const count = source.split("\n").length;
+  const cell = { level: "cell", text: source, lines: Array.from({ length: count }, (_, k) => report.first_line + k) };
   const order = Object.keys(NAMES);
   return [cell, ...report.code.filter((c) => c.level !== "cell").sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level))];
 }

@@ -31,15 +31,19 @@ function one(el, d, act) {
   el.append(line);
   if (d.pattern) el.append(h("p", { class: "tb-why" }, `pattern: ${d.pattern}`));
   let end = () => {};
+  /** @type {HTMLElement} */ let aside = el;
   if (d.heat) {
     const [rows, columns] = d.heat.shape, heat = unpack(d.heat), [sr, sc] = d.heat_step.length ? d.heat_step : [1, 1];
     const colours = new Uint8ClampedArray(rows * columns * 4);
     for (let k = 0; k < heat.length; k++) colours.set([...heatColour(heat[k]), 255], 4 * k);
-    const stage = h("div", { class: "tb-stage tb-narrow" });
+    const stage = h("div", { class: "tb-stage" });
     const where = (r, c) => (sr * sc === 1 ? `row ${r} column ${c}` : `rows ${r * sr}–${(r + 1) * sr - 1}, columns ${c * sc}–${(c + 1) * sc - 1}`);
     const sel = (r, c) => ({ buffer: d.output, coord: [r * sr, c * sc] });
-    el.append(stage, h("p", { class: "tb-legend" },
-      ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(v).join(",")})` } }), t))), status);
+    const side = h("div", { class: "tb-side" });
+    el.append(status, h("div", { class: "tb-two" }, stage, side));
+    aside = side;
+    side.append(h("p", { class: "tb-legend" },
+      ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(v).join(",")})` } }), t))));
     const g = grid(stage, `error over bound of ${d.output}`, {
       hover(cell) {
         if (!cell) { act.hover(null); return; }
@@ -58,9 +62,9 @@ function one(el, d, act) {
       button(`[${w.coord.join(", ")}]`, () => act.pin({ buffer: d.output, coord: w.coord, line: w.line || undefined, thread: w.thread >= 0 ? w.thread : undefined }), "pin this element"),
       number(w.value), number(w.reference), number(w.error), number(w.ratio), w.thread >= 0 ? w.thread : "–", w.line || "–",
     ]);
-    el.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));
+    aside.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));
   }
-  for (const [name, [edges, counts]] of Object.entries(d.histograms)) el.append(histogram(name, edges, counts));
+  for (const [name, [edges, counts]] of Object.entries(d.histograms)) aside.append(histogram(name, edges, counts));
   return end;
 }
 

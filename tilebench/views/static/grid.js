@@ -1,5 +1,5 @@
 // A canvas of coloured cells: one image pixel a cell, scaled; outlines, labels, cursor and highlights lie on a second canvas.
-import { h, themeColour, onTheme } from "./kit.js";
+import { h, onTheme } from "./kit.js";
 
 /**
  * @typedef {Object} GridData
@@ -19,6 +19,7 @@ import { h, themeColour, onTheme } from "./kit.js";
  */
 
 const LARGEST_CELL = 30, TALLEST = 440;
+const VEIL = [22, 27, 34, 150]; // over what is not lit: the light colours stand out of it in both themes
 
 /**
  * The grid in `el`. Hover and keyboard move a cursor; click and Enter pin; wheel (when focused, or with Ctrl) zooms; drag pans.
@@ -133,9 +134,8 @@ export function grid(el, label, events) {
     if (!mask) return;
     veil.width = data.columns;
     veil.height = data.rows;
-    const dark = document.body.dataset.jpThemeLight === "false" || lightness(themeColour(box, "--tb-back")) < 0.4;
     const pixels = new ImageData(data.columns, data.rows);
-    for (let k = 0; k < mask.length; k++) if (!mask[k]) pixels.data.set(dark ? [20, 20, 20, 150] : [255, 255, 255, 165], 4 * k);
+    for (let k = 0; k < mask.length; k++) if (!mask[k]) pixels.data.set(VEIL, 4 * k);
     veil.getContext("2d").putImageData(pixels, 0, 0);
   }
 
@@ -228,7 +228,7 @@ export function grid(el, label, events) {
     paint();
   });
   resized.observe(box);
-  const offTheme = onTheme(() => { fillVeil(); paint(); });
+  const offTheme = onTheme(paint);
 
   return {
     /** Shows other data. @param {GridData} next */
@@ -265,11 +265,4 @@ export function grid(el, label, events) {
 
 function clamp(x, count) {
   return Math.max(0, Math.min(count - 1, x));
-}
-
-function lightness(colour) {
-  const m = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})/i.exec(colour) || /rgba?\((\d+)[, ]+(\d+)[, ]+(\d+)/.exec(colour);
-  if (!m) return 1;
-  const base = colour.startsWith("#") ? 16 : 10;
-  return (parseInt(m[1], base) + parseInt(m[2], base) + parseInt(m[3], base)) / 765;
 }

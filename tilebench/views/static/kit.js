@@ -190,12 +190,19 @@ export function lit(now) {
   return now.hover ? [now.hover, ...now.pins] : now.pins;
 }
 
-// ---------------------------------------------------------------- theme
-
-/** A colour of the page's theme as the canvas wants it. @param {Element} el @param {string} name a custom property of board.css */
-export function themeColour(el, name) {
-  return getComputedStyle(el).getPropertyValue(name).trim() || "#888888";
+/**
+ * Names of the buffers that a cell line speaks of: allocated there, written there, then read there.
+ * @param {any} report @param {number} line @returns {string[]}
+ */
+export function buffersAt(report, line) {
+  const ops = report.ops.filter((o) => o.span && o.span.line <= line && line <= Math.max(o.span.line, o.span.end_line));
+  return [...new Set([
+    ...report.buffers.filter((b) => b.span?.line === line).map((b) => b.name),
+    ...ops.flatMap((o) => o.writes), `loop@${line}`, ...ops.flatMap((o) => o.reads),
+  ])];
 }
+
+// ---------------------------------------------------------------- theme
 
 /** Calls back when the page's theme changes. @param {() => void} fn @returns {() => void} its end */
 export function onTheme(fn) {

@@ -1,5 +1,5 @@
 // Who holds each element: the tensor view (cell -> thread, register) and the hardware view (thread, register -> element).
-import { h, choice, button, empty, lit, LANES, WARPS, hues, ramp } from "./kit.js";
+import { h, choice, button, empty, lit, buffersAt, LANES, WARPS, hues, ramp } from "./kit.js";
 import { grid } from "./grid.js";
 import * as math from "./math.js";
 
@@ -78,7 +78,7 @@ export function draw(el, state, act) {
   const tools = h("div", { class: "tb-tools" });
   const stage = h("div", { class: "tb-stage" });
   const paging = h("div", { class: "tb-scroll" });
-  el.append(tools, status, stage, legend, formula, why, paging);
+  el.append(tools, status, h("div", { class: "tb-two" }, stage, h("div", { class: "tb-side" }, legend, formula, why)), paging);
 
   let shape = { rows: 1, columns: 1, elementAt: (_r, _c) => -1, cellOf: (_e) => null };
 
@@ -303,9 +303,11 @@ export function draw(el, state, act) {
   repaint();
   const off = act.watch((now) => {
     const pinned = now.pins[now.pins.length - 1];
-    if (pinned?.buffer && pinned.buffer !== p.info.buffer && pinned !== own.seen && infos.some((i) => i.buffer === pinned.buffer)) {
+    if (pinned && pinned !== own.seen) {
       own.seen = pinned;
-      show(pinned.buffer);
+      const names = pinned.buffer ? [pinned.buffer] : pinned.line ? buffersAt(report, pinned.line) : [];
+      const next = names.find((n) => infos.some((i) => i.buffer === n));
+      if (next && next !== p.info.buffer) show(next);
     }
     light();
   });

@@ -44,7 +44,7 @@ export function draw(el, state, act) {
     const dot = h("circle", { cx: X(intensity(p)), cy: Y(performance(p)), r: last ? 6 : 4, tabindex: 0, class: `tb-point ${p.time_us.provenance === "measured" ? "tb-measured" : "tb-predicted"}`, "aria-label": words, role: "img" });
     for (const event of ["pointerenter", "focus"]) dot.addEventListener(event, () => { status.textContent = words; });
     svg.append(dot);
-    if (last) svg.append(h("text", { x: X(intensity(p)), y: Y(performance(p)) + 20, "text-anchor": "middle", class: "tb-strong" }, `${p.label} (${p.time_us.provenance})`));
+    if (last) svg.append(h("text", { x: X(intensity(p)) + (X(intensity(p)) > W * 0.6 ? -11 : 11), y: Y(performance(p)) + 4, "text-anchor": X(intensity(p)) > W * 0.6 ? "end" : "start", class: "tb-strong" }, `${p.label} (${p.time_us.provenance})`));
   });
   el.append(svg, status, h("p", { class: "tb-legend" }, "filled: measured · hollow: predicted"),
     table(["point", "FLOP", "bytes", "FLOP/byte", "time", "FLOP/s"], info.points.map((p) => [p.label, flops(p.flops), flops(p.bytes), number(intensity(p)), p.time_us ? figureText(p.time_us) : "–", performance(p) ? `${flops(performance(p))} (${provenance(p.time_us)})` : "–"])),

@@ -45,7 +45,9 @@ function one(el, info, act, which) {
       rect.addEventListener("click", (event) => act.pin(sel(b), event.shiftKey));
       const label = b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label;
       svg.append(rect);
-      if (width > label.length * 6.2) svg.append(h("text", { x: left + width / 2, y: y + 15, "text-anchor": "middle", class: "tb-inbar" }, label));
+      const short = b.iteration >= 0 ? String(b.iteration) : "", fits = (t) => t && width > t.length * 6.2 + 4;
+      const shown_ = fits(label) ? label : fits(short) ? short : "";
+      if (shown_) svg.append(h("text", { x: left + width / 2, y: y + 15, "text-anchor": "middle", class: "tb-inbar" }, shown_));
       return rect;
     });
     arrows = info.arrows.map(([a, b]) => {
