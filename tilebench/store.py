@@ -33,7 +33,9 @@ MANIFEST, META = "manifest.json", "meta.json"
 STALE_SECONDS = 3600
 _POSIX = hasattr(os, "getuid")
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_READ = (
+    os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE_LIMIT = 1 << 30
 
@@ -105,7 +107,9 @@ class Store:
             return None
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                self._say("read", f"the stored kernels in {self.root} cannot be read: {error.strerror or error}")
+                self._say(
+                    "read", f"the stored kernels in {self.root} cannot be read: {error.strerror or error}"
+                )
             return None
         self._remember(key, entry)
         return entry
@@ -124,7 +128,9 @@ class Store:
                 entry = os.open(key, os.O_RDONLY | _DIRECTORY, dir_fd=version)
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR) and _exists(key, version):
-                    raise _Refused(f"{key[:12]}... is not a directory of its own (a link or a file)") from None
+                    raise _Refused(
+                        f"{key[:12]}... is not a directory of its own (a link or a file)"
+                    ) from None
                 raise
             try:
                 _check(os.fstat(entry), key[:12], is_directory=True)
@@ -153,7 +159,10 @@ class Store:
             except _Refused as error:
                 self._say("refused", f"the stored kernels in {self.root} are not used: {error}")
             except OSError as error:
-                self._say("write", f"built kernels cannot be stored in {self.root}: {error.strerror or error}; they stay in memory")
+                self._say(
+                    "write",
+                    f"built kernels cannot be stored in {self.root}: {error.strerror or error}; they stay in memory",
+                )
         return entry
 
     def _write(self, key: str, entry: Entry) -> None:
@@ -184,7 +193,10 @@ class Store:
                 os.rename(temporary, final)
             except OSError as error:
                 # Another process was first: its copy is as good as ours.
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.EACCES) or not final.exists():
+                if (
+                    error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EISDIR, errno.EACCES)
+                    or not final.exists()
+                ):
                     raise
             else:
                 _sync_directory(directory)
@@ -224,7 +236,9 @@ class Store:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._say("write", f"the stored kernels in {self.root} cannot be removed: {error.strerror or error}")
+            self._say(
+                "write", f"the stored kernels in {self.root} cannot be removed: {error.strerror or error}"
+            )
             return
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -258,7 +272,9 @@ def _plain_key(key: str) -> str:
 
 
 def _plain_name(name: str) -> str:
-    assert name != MANIFEST and name and not name.startswith(".") and os.path.basename(name) == name, f"{name!r} is no file name"
+    assert name != MANIFEST and name and not name.startswith(".") and os.path.basename(name) == name, (
+        f"{name!r} is no file name"
+    )
     return name
 
 
@@ -277,7 +293,9 @@ def _check(status: os.stat_result, what: str, *, is_directory: bool) -> None:
     if status.st_uid != os.geteuid():
         raise _Refused(f"{what} belongs to another user (uid {status.st_uid})")
     if status.st_mode & 0o022:
-        raise _Refused(f"{what} can be written by others (mode {status.st_mode & 0o777:o}); chmod go-w makes it usable")
+        raise _Refused(
+            f"{what} can be written by others (mode {status.st_mode & 0o777:o}); chmod go-w makes it usable"
+        )
 
 
 def _exists(name: str, directory: int) -> bool:

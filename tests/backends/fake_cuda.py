@@ -8,8 +8,15 @@ from typing import Any
 
 from tilebench.backends.cuda.driver import STICKY
 
-_NAMES = {2: b"CUDA_ERROR_OUT_OF_MEMORY", 209: b"CUDA_ERROR_NO_BINARY_FOR_GPU", 700: b"CUDA_ERROR_ILLEGAL_ADDRESS", 701: b"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}
-_LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *(ctypes.c_uint,) * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_NAMES = {
+    2: b"CUDA_ERROR_OUT_OF_MEMORY",
+    209: b"CUDA_ERROR_NO_BINARY_FOR_GPU",
+    700: b"CUDA_ERROR_ILLEGAL_ADDRESS",
+    701: b"CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+}
+_LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, *(ctypes.c_uint,) * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
 
 
 class FakeCuda:
@@ -49,7 +56,11 @@ class FakeCuda:
         return self._answer("cuDeviceGet", (index,), index)
 
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> tuple[Any, ...]:
-        return self._answer("cuDeviceGetAttribute", (attribute, device), {75: 9, 76: 0, 16: 132, 97: 232448, 38: 1, 13: 1}[attribute])
+        return self._answer(
+            "cuDeviceGetAttribute",
+            (attribute, device),
+            {75: 9, 76: 0, 16: 132, 97: 232448, 38: 1, 13: 1}[attribute],
+        )
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Any, ...]:
         return self._answer("cuDevicePrimaryCtxRetain", (device,), 100 + device)
@@ -80,7 +91,8 @@ class FakeCuda:
         numbers, (stream, pointers, _) = rest[:7], rest[7:]
         addresses = (ctypes.c_void_p * max(1, len(self.argument_sizes))).from_address(pointers)
         values = tuple(
-            int.from_bytes(ctypes.string_at(addresses[i], size), "little") for i, size in enumerate(self.argument_sizes)
+            int.from_bytes(ctypes.string_at(addresses[i], size), "little")
+            for i, size in enumerate(self.argument_sizes)
         )
         code, *_ = self._answer("cuLaunchKernel", (function, *numbers, stream))
         if code == 0:

@@ -37,7 +37,11 @@ def test_spills_are_read_from_the_log() -> None:
     x, r = m.tensor("x", 1 << 20, float32, "inout"), m.array("r", 200, float32)
     m.facts["min_blocks"] = 2
     m.add(programs.unrolled(200, lambda i: programs.store(r, i, programs.load(x, m.thread + i * 1024))))
-    m.add(programs.unrolled(200, lambda i: programs.store(x, m.thread * 200 + i, programs.load(r, 199 - i) * 2.0)))
+    m.add(
+        programs.unrolled(
+            200, lambda i: programs.store(x, m.thread * 200 + i, programs.load(r, 199 - i) * 2.0)
+        )
+    )
     built = build_program(m.program(), TARGET, programs.CELL, Store(None)).built
     assert built.registers == 32
     assert built.spill_bytes and built.spill_bytes > 100
@@ -130,9 +134,13 @@ def test_an_unknown_architecture_is_named() -> None:
         nvrtc.compile_text("", "sm_35")
 
 
-def test_without_nvrtc_there_is_text_and_the_launch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvrtc_there_is_text_and_the_launch_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing() -> None:
-        raise TargetError("TB510", "there is no CUDA compiler (NVRTC) on this machine", why="no library", fix="pip install")
+        raise TargetError(
+            "TB510", "there is no CUDA compiler (NVRTC) on this machine", why="no library", fix="pip install"
+        )
 
     monkeypatch.setattr(nvrtc, "_nvrtc", missing)
     nvrtc.version.cache_clear()
@@ -163,16 +171,26 @@ def test_the_store_is_asked_first_and_damage_is_built_again(tmp_path: Path) -> N
 
 
 @needs_nvrtc
-def test_the_key_changes_with_text_line_arch_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_changes_with_text_line_arch_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.compiles.programs import Maker, load, store
 
-    def build(line: int = 3, factor: float = 2.0, arch: str = "sm_90a", name: str = "x", directory: Path | None = None) -> bool:
+    def build(
+        line: int = 3,
+        factor: float = 2.0,
+        arch: str = "sm_90a",
+        name: str = "x",
+        directory: Path | None = None,
+    ) -> bool:
         if directory is not None:
             monkeypatch.chdir(directory)
         m = Maker(arch=arch)
         x = m.tensor(name, 32, float32, "inout")
         m.add(store(x, m.thread, load(x, m.thread) * factor, line))
-        return build_program(m.program(name), parse(f"cuda:{arch}"), programs.CELL, Store(tmp_path)).built.cached
+        return build_program(
+            m.program(name), parse(f"cuda:{arch}"), programs.CELL, Store(tmp_path)
+        ).built.cached
 
     assert not build()
     assert build()

@@ -23,9 +23,13 @@ from tilebench.targets import parse
 
 def executable(api: FakeCuda, program: Program | None = None, shared: int = 0) -> CudaExecutable:
     program = program or programs.elementwise([float32], lambda x: [x], 128)
-    program = Program(**{**{f: getattr(program, f) for f in program.__dataclass_fields__}, "shared_bytes": shared})
+    program = Program(
+        **{**{f: getattr(program, f) for f in program.__dataclass_fields__}, "shared_bytes": shared}
+    )
     gpu = Gpu(api)
-    return CudaExecutable(Built(parse("cuda:sm_90a"), binary=b"cubin", entry="tile_kernel"), program, lambda: gpu)
+    return CudaExecutable(
+        Built(parse("cuda:sm_90a"), binary=b"cubin", entry="tile_kernel"), program, lambda: gpu
+    )
 
 
 def tensors(*pointers: int) -> list[TensorArgument]:
@@ -138,7 +142,9 @@ def test_a_sticky_error_says_that_the_process_is_done(code: int) -> None:
         ("cuDeviceTotalMem", 999, "TB612", "something of the driver"),
     ],
 )
-def test_an_error_that_is_not_sticky_leaves_the_next_call_working(call: str, code: int, tb: str, words: str) -> None:
+def test_an_error_that_is_not_sticky_leaves_the_next_call_working(
+    call: str, code: int, tb: str, words: str
+) -> None:
     api = FakeCuda()
     program, workspace = with_workspace()
     run = executable(api, program)
@@ -160,7 +166,10 @@ def with_workspace() -> tuple[Program, Memory]:
     x, y = m.tensor("x", 32, float32), m.tensor("y", 32, float32, "out")
     buffer = Buffer("scratch", (const(1000),), float32, "global", workspace=True)
     memory = m.globals[buffer] = global_memory(buffer, const(1000))
-    m.add(programs.store(memory, m.thread, programs.load(x, m.thread)), programs.store(y, m.thread, programs.load(memory, m.thread)))
+    m.add(
+        programs.store(memory, m.thread, programs.load(x, m.thread)),
+        programs.store(y, m.thread, programs.load(memory, m.thread)),
+    )
     return m.program(), memory
 
 
@@ -215,7 +224,9 @@ def test_no_driver_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from tilebench.backends.cuda import driver
     from tilebench.errors import TargetError
 
-    monkeypatch.setattr(driver, "Gpu", lambda api: (_ for _ in ()).throw(RuntimeError("libcuda.so.1 was not found")))
+    monkeypatch.setattr(
+        driver, "Gpu", lambda api: (_ for _ in ()).throw(RuntimeError("libcuda.so.1 was not found"))
+    )
     driver.gpu.cache_clear()
     driver.available.cache_clear()
     try:

@@ -71,7 +71,10 @@ def test_parentheses_keep_the_tree() -> None:
     assert value_of(a / (b * c), a, b, c) == "v0_ / (v1_ * v2_)"
     assert value_of(-(-a), a) == "-(-v0_)"
     assert value_of(select(a < b, a, b) + c, a, b, c) == "(v0_ < v1_ ? v0_ : v1_) + v2_"
-    assert value_of(binary("or", binary("and", a < b, b < c), a < c), a, b, c) == "(v0_ < v1_ && v1_ < v2_) || v0_ < v2_"
+    assert (
+        value_of(binary("or", binary("and", a < b, b < c), a < c), a, b, c)
+        == "(v0_ < v1_ && v1_ < v2_) || v0_ < v2_"
+    )
 
 
 def test_arithmetic_on_data_wraps_and_on_indices_is_plain() -> None:
@@ -147,7 +150,10 @@ def test_launch_bounds_have_the_threads_and_the_blocks() -> None:
 def test_serial_loops_stay_rolled_and_unrolled_ones_do_not() -> None:
     m = Maker()
     x = m.tensor("x", 1000, float32, "inout")
-    m.add(programs.serial(100, lambda i: store(x, i, const(1.0))), programs.unrolled(4, lambda i: store(x, i, const(1.0))))
+    m.add(
+        programs.serial(100, lambda i: store(x, i, const(1.0))),
+        programs.unrolled(4, lambda i: store(x, i, const(1.0))),
+    )
     lines = [line.strip() for line in body(m.program()).split("\n")]
     assert lines[lines.index("#pragma unroll 1") + 1] == "for (int v0_ = 0; v0_ < 100; ++v0_) {"
     assert lines[lines.index("#pragma unroll") + 1] == "for (int v1_ = 0; v1_ < 4; ++v1_) {"
@@ -170,7 +176,10 @@ def test_loops_count_down_and_by_unknown_steps() -> None:
     n = m.symbol("n")
     x = m.tensor("x", 100, int32, "inout")
     i, j = var("i"), var("j")
-    m.add(For(i, const(9), const(-1), store(x, i, i), step=const(-2)), For(j, const(0), n, store(x, j, j), step=n))
+    m.add(
+        For(i, const(9), const(-1), store(x, i, i), step=const(-2)),
+        For(j, const(0), n, store(x, j, j), step=n),
+    )
     text = body(m.program())
     assert "for (int v1_ = 9; v1_ > -1; v1_ += -2) {" in text
     assert "for (int v2_ = 0; (v0_) > 0 ? v2_ < (v0_) : v2_ > (v0_); v2_ += v0_) {" in text
@@ -179,7 +188,12 @@ def test_loops_count_down_and_by_unknown_steps() -> None:
 def test_a_name_bound_twice_is_two_names() -> None:
     m = Maker()
     x, k = m.tensor("x", 100, int32, "inout"), var("k")
-    m.add(Bind(k, m.thread + 1), store(x, 0, k), If(m.thread < 3, Seq((Bind(k, m.thread + 2), store(x, 1, k)))), store(x, 2, k))
+    m.add(
+        Bind(k, m.thread + 1),
+        store(x, 0, k),
+        If(m.thread < 3, Seq((Bind(k, m.thread + 2), store(x, 1, k)))),
+        store(x, 2, k),
+    )
     m.add(Bind(k, m.thread + 3), store(x, 3, k))
     text = body(m.program())
     assert [re.search(rf"b0_\[{i}\] = (v\d+_);", text)[1] for i in range(4)] == ["v1_", "v2_", "v1_", "v3_"]  # type: ignore[index]
@@ -200,7 +214,10 @@ def test_a_predicate_fills_zeros_or_leaves_the_registers() -> None:
     m = Maker()
     n = m.symbol("n")
     g, r = m.tensor("g", 4096, float16), m.array("r", 8, float16)
-    m.add(VectorCopy(r, const(0), g, m.thread, 8, m.thread < n, True), VectorCopy(r, const(0), g, m.thread, 8, m.thread < n))
+    m.add(
+        VectorCopy(r, const(0), g, m.thread, 8, m.thread < n, True),
+        VectorCopy(r, const(0), g, m.thread, 8, m.thread < n),
+    )
     text = body(m.program())
     assert "*(uint4*)(b1_) = v1_ < v0_ ? *(const uint4*)(b0_ + v1_) : uint4{};" in text
     assert "if (v1_ < v0_) *(uint4*)(b1_) = *(const uint4*)(b0_ + v1_);" in text
@@ -217,7 +234,16 @@ def test_no_name_of_the_users_reaches_the_text() -> None:
     scalar, k = m.scalar(marks[3], float32), Var(marks[4], dtype=int32)
     index = Var(marks[5], dtype=int32)
     m.add(Bind(k, m.thread * 2), store(x, k, scalar), store(s, 0, scalar))
-    m.add(For(index, const(0), const(4), store(r, index, load(s, index)), kind="unroll", loc=Loc(Source("MARK6\n#error", "x"), 1)))
+    m.add(
+        For(
+            index,
+            const(0),
+            const(4),
+            store(r, index, load(s, index)),
+            kind="unroll",
+            loc=Loc(Source("MARK6\n#error", "x"), 1),
+        )
+    )
     emitted = emit(m.program("MARK7"))
     assert "MARK" not in emitted.text
     assert "MARK" not in compiled_text(emitted)
@@ -248,7 +274,9 @@ def test_lines_name_the_cell() -> None:
     emitted = emit(kernels.softmax())
     lines = emitted.text.split("\n")
     assert len(lines) == len(emitted.lines)
-    by_line = {n: [t for t, k in zip(lines, emitted.lines, strict=True) if k == n] for n in set(emitted.lines)}
+    by_line = {
+        n: [t for t, k in zip(lines, emitted.lines, strict=True) if k == n] for n in set(emitted.lines)
+    }
     assert any("*(const uint4*)" in t for t in by_line[5])
     assert any("exp2f" in t for t in by_line[10])
 
@@ -263,7 +291,9 @@ def test_line_marks_agree_with_the_table() -> None:
             continue
         seen.append((text, number))
         number += 1 if number else 0
-    for (text, got), (want_text, want) in zip(seen, zip(emitted.text.split("\n"), emitted.lines, strict=True), strict=True):
+    for (text, got), (want_text, want) in zip(
+        seen, zip(emitted.text.split("\n"), emitted.lines, strict=True), strict=True
+    ):
         assert text == want_text
         assert want in (0, got)
 
@@ -315,5 +345,3 @@ def test_roles_are_ranges_of_threads() -> None:
     assert "if (v0_ >= 32) {" in text
     assert "barrier<1, 32>();" in text
     assert text.index("b2_[2]") > text.index("if (v0_ < 32)"), "each role declares its own registers"
-
-

@@ -30,7 +30,9 @@ def arch() -> str:
     return driver.arch()
 
 
-def run(program: Program, arrays: dict[str, np.ndarray], grid: tuple[int, ...] = (1,), symbols: dict | None = None) -> dict[str, np.ndarray]:
+def run(
+    program: Program, arrays: dict[str, np.ndarray], grid: tuple[int, ...] = (1,), symbols: dict | None = None
+) -> dict[str, np.ndarray]:
     """Launch on copies of the arrays (storage form; scalars as Python numbers); gives every tensor afterwards."""
     import torch
 
@@ -43,13 +45,19 @@ def run(program: Program, arrays: dict[str, np.ndarray], grid: tuple[int, ...] =
             arguments.append(value)
             continue
         held[param.name] = torch.from_numpy(np.ascontiguousarray(value).view(np.uint8).copy()).cuda()
-        arguments.append(TensorArgument(held[param.name].data_ptr(), value.shape, tuple(s // value.itemsize for s in value.strides)))
+        arguments.append(
+            TensorArgument(
+                held[param.name].data_ptr(), value.shape, tuple(s // value.itemsize for s in value.strides)
+            )
+        )
     executable.launch(arguments, symbols or {}, grid, torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
     return {n: t.cpu().numpy().view(arrays[n].dtype).reshape(arrays[n].shape) for n, t in held.items()}
 
 
-def compute(inputs: list[tuple[np.ndarray, str]], make: object, fast_math: bool = False) -> list[tuple[np.ndarray, str]]:
+def compute(
+    inputs: list[tuple[np.ndarray, str]], make: object, fast_math: bool = False
+) -> list[tuple[np.ndarray, str]]:
     """make's expressions on the GPU, element by element: (values in storage form, dtype name)."""
     count = len(inputs[0][0])
     program = programs.elementwise([DTYPES[d] for _, d in inputs], make, count, arch(), fast_math)  # type: ignore[arg-type]
@@ -63,7 +71,11 @@ def compute(inputs: list[tuple[np.ndarray, str]], make: object, fast_math: bool 
 
 
 def every_code(dtype: str) -> np.ndarray:
-    return np.arange(256, dtype=np.uint8) if DTYPES[dtype].bits == 8 else np.arange(0, 65536, 64, dtype=np.uint16)
+    return (
+        np.arange(256, dtype=np.uint8)
+        if DTYPES[dtype].bits == 8
+        else np.arange(0, 65536, 64, dtype=np.uint16)
+    )
 
 
 def same_bits(a: np.ndarray, b: np.ndarray, dtype: str) -> None:
@@ -107,9 +119,23 @@ def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
     ops = ("add", "sub", "mul", "floordiv", "floormod", "min", "max", "bitand", "bitor", "bitxor")
     found = compute([(x, dtype), (y, dtype)], lambda a, b: [binary(op, a, b) for op in ops])  # type: ignore[arg-type]
     with np.errstate(all="ignore"):
-        expected = [x + y, x - y, x * y, x // y, x % y, np.minimum(x, y), np.maximum(x, y), x & y, x | y, x ^ y]
+        expected = [
+            x + y,
+            x - y,
+            x * y,
+            x // y,
+            x % y,
+            np.minimum(x, y),
+            np.maximum(x, y),
+            x & y,
+            x | y,
+            x ^ y,
+        ]
     for op, (got, _), want in zip(ops, found, expected, strict=True):
-        assert np.array_equal(got, want), (op, [(a, b, g, w) for a, b, g, w in zip(x, y, got, want, strict=True) if g != w][:5])
+        assert np.array_equal(got, want), (
+            op,
+            [(a, b, g, w) for a, b, g, w in zip(x, y, got, want, strict=True) if g != w][:5],
+        )
 
 
 @pytest.mark.parametrize("fast_math", [False, True])
@@ -138,7 +164,9 @@ def test_narrow_float_arithmetic_is_rounded_once() -> None:
     x, y = (rng.standard_normal(1024).astype(np.float16) for _ in range(2))
     ops = ("add", "sub", "mul", "div", "min", "max")
     found = compute([(x, "float16"), (y, "float16")], lambda a, b: [binary(op, a, b) for op in ops])  # type: ignore[arg-type]
-    for (got, _), want in zip(found, [x + y, x - y, x * y, x / y, np.minimum(x, y), np.maximum(x, y)], strict=True):
+    for (got, _), want in zip(
+        found, [x + y, x - y, x * y, x / y, np.minimum(x, y), np.maximum(x, y)], strict=True
+    ):
         same_bits(got, want, "float16")
 
 
@@ -214,9 +242,14 @@ def test_every_mma_is_exact_on_small_integers(case: int) -> None:
                 out[t, r] = tile[layout.coordinate(t, r)]  # type: ignore[attr-defined]
         return np.asarray(encode(out, to)).reshape(-1)  # type: ignore[arg-type]
 
-    arrays[f"A{case}"], arrays[f"B{case}"] = spread(atoms.mma_a(dtype.bits), a, dtype), spread(atoms.mma_b(dtype.bits), b, dtype)
+    arrays[f"A{case}"], arrays[f"B{case}"] = (
+        spread(atoms.mma_a(dtype.bits), a, dtype),
+        spread(atoms.mma_b(dtype.bits), b, dtype),
+    )
     got = run(program, arrays)[f"D{case}"]
-    assert np.array_equal(decode(got, d_type).astype(np.float64), spread(atoms.mma_c(), a @ b, float32).astype(np.float64))
+    assert np.array_equal(
+        decode(got, d_type).astype(np.float64), spread(atoms.mma_c(), a @ b, float32).astype(np.float64)
+    )
 
 
 def test_launches_from_several_threads_do_not_mix_their_arguments() -> None:
@@ -229,7 +262,14 @@ def test_launches_from_several_threads_do_not_mix_their_arguments() -> None:
 
     def work(i: int) -> None:
         for _ in range(50):
-            executable.launch([TensorArgument(inputs[i].data_ptr(), (256,), (1,)), TensorArgument(outputs[i].data_ptr(), (256,), (1,))], {}, (1,))
+            executable.launch(
+                [
+                    TensorArgument(inputs[i].data_ptr(), (256,), (1,)),
+                    TensorArgument(outputs[i].data_ptr(), (256,), (1,)),
+                ],
+                {},
+                (1,),
+            )
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for t in threads:
@@ -281,9 +321,17 @@ except driver.GpuError as error:
 """
 
 
-@pytest.mark.parametrize(("pointer", "code"), [("0x10", "700"), ("torch.zeros(64, device='cuda').data_ptr() + 2", "716")])
+@pytest.mark.parametrize(
+    ("pointer", "code"), [("0x10", "700"), ("torch.zeros(64, device='cuda').data_ptr() + 2", "716")]
+)
 def test_a_fault_is_sticky_and_named(pointer: str, code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", FAULT.replace("POINTER", pointer)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", FAULT.replace("POINTER", pointer)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout.split() == [code, "True", "TB610"], done.stdout + done.stderr[-2000:]
 
 
@@ -296,5 +344,3 @@ def test_the_device_is_described() -> None:
     assert driver.device_name() == properties.name
     free, total = driver.gpu().memory(0)
     assert 0 < free <= total
-
-

@@ -40,8 +40,10 @@ def chunks(prelude: str) -> list[str]:
             continue
         current.append(line)
         text = "\n".join(current)
-        if text.count("{") == text.count("}") and not line.startswith(("//", "template")) or (
-            line.startswith("template") and text.count("{") == text.count("}") > 0
+        if (
+            text.count("{") == text.count("}")
+            and not line.startswith(("//", "template"))
+            or (line.startswith("template") and text.count("{") == text.count("}") > 0)
         ):
             found.append(text)
             current = []
@@ -57,7 +59,11 @@ def translate(program: Program) -> str:
     kernel = text[start:]
     signature = re.search(rf"{ENTRY}\((.*)\) {{", kernel)
     assert signature is not None
-    types = [p.rsplit(" ", 1)[0].replace("__restrict__", "").strip() for p in signature[1].split(", ")] if signature[1] else []
+    types = (
+        [p.rsplit(" ", 1)[0].replace("__restrict__", "").strip() for p in signature[1].split(", ")]
+        if signature[1]
+        else []
+    )
     assert len(types) == len(arguments) + len(workspaces)
     values = ", ".join(f"*({t}*)a[{i}]" for i, t in enumerate(types))
     named = [0] * 16
@@ -75,7 +81,16 @@ def translate(program: Program) -> str:
     return f'{head}#include "host.h"\n' + "\n".join(plain) + "\n" + kernel + "\n" + entry
 
 
-_FLAGS = ("-O1", "-std=c++20", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-pthread")
+_FLAGS = (
+    "-O1",
+    "-std=c++20",
+    "-w",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fPIC",
+    "-pthread",
+)
 
 
 def _gcc(*arguments: str) -> None:
@@ -102,13 +117,22 @@ def _compiled(text: str) -> Any:
 
 
 def run(
-    program: Program, values: Mapping[str, Any], grid: tuple[int, ...] = (1,), symbols: Mapping[Any, int] | None = None
+    program: Program,
+    values: Mapping[str, Any],
+    grid: tuple[int, ...] = (1,),
+    symbols: Mapping[Any, int] | None = None,
 ) -> dict[str, np.ndarray]:
     """The tensors after a launch on copies. values: arrays in storage form, or numbers, by parameter."""
     library = _compiled(translate(program))
     arguments, workspaces = kernel_parameters(program)
-    held = {p.name: np.array(values[p.name], order="C") for p in program.params if isinstance(values[p.name], np.ndarray)}
-    by_position: list[Any] = [held[p.name].ctypes.data if p.name in held else values[p.name] for p in program.params]
+    held = {
+        p.name: np.array(values[p.name], order="C")
+        for p in program.params
+        if isinstance(values[p.name], np.ndarray)
+    }
+    by_position: list[Any] = [
+        held[p.name].ctypes.data if p.name in held else values[p.name] for p in program.params
+    ]
     by_position += [(symbols or {})[s] for s in program.symbols]
     pack = ArgumentPack([None if isinstance(a, Memory) else a.dtype for a in arguments])
     assert not workspaces

@@ -60,7 +60,9 @@ def softmax(rows: int = 512, columns: int = 4096, arch: str = "sm_90a", threads:
         unrolled(per, lambda i: store(m, 0, binary("max", load(m, 0), load(f, i)), 7), 7),
         *block_reduce(m, "max", 8),
         store(s, 0, const(0.0), 9),
-        unrolled(per, lambda i: Seq((store(f, i, exponent(i), 10), store(s, 0, load(s, 0) + load(f, i), 10))), 10),
+        unrolled(
+            per, lambda i: Seq((store(f, i, exponent(i), 10), store(s, 0, load(s, 0) + load(f, i), 10))), 10
+        ),
         *block_reduce(s, "add", 11),
         unrolled(per, lambda i: store(h, i, cast(load(f, i) / load(s, 0), float16), 12), 12),
         unrolled(per // 8, lambda r: VectorCopy(gy, address(r), h, r * 8, 8, loc=at(13)), 13),
@@ -76,13 +78,20 @@ def gemm(
 ) -> Program:
     """C = A @ B.T by tiles of 128 x 128 x 32: cp.async into swizzled tiles, ldmatrix, mma.sync, four warps."""
     BM, BN, BK, threads = 128, 128, 32, 128
-    a, b, c = (Buffer(n, (const(r), const(w)), dtype, "global") for n, r, w in (("A", M, K), ("B", N, K), ("C", M, N)))
+    a, b, c = (
+        Buffer(n, (const(r), const(w)), dtype, "global")
+        for n, r, w in (("A", M, K), ("B", N, K), ("C", M, N))
+    )
     ga, gb, gc = (global_memory(x, const(n)) for x, n in ((a, M * K), (b, N * K), (c, M * N)))
     bx, by, t, stage, ahead = (Var(n, dtype=int32) for n in ("bx", "by", "t", "stage", "ahead"))
     lane, warp, wm, wn, ko = (Var(n, dtype=int32) for n in ("lane", "warp", "wm", "wn", "ko"))
     sa = shared_memory("As", stages * BM * BK, dtype, 0, versions=stages)
     sb = shared_memory("Bs", stages * BN * BK, dtype, stages * BM * BK * 2, versions=stages)
-    acc, fa, fb = register_array("acc", 128, float32), register_array("fa", 32, dtype), register_array("fb", 32, dtype)
+    acc, fa, fb = (
+        register_array("acc", 128, float32),
+        register_array("fa", 32, dtype),
+        register_array("fb", 32, dtype),
+    )
 
     def swizzled(row: Expr, chunk: Expr) -> Expr:
         return row * BK + (chunk ^ (row // 2 % 4)) * 8
@@ -92,7 +101,9 @@ def gemm(
             def one(q: Var) -> Stmt:
                 row, chunk = (q * threads + t) // 4, (q * threads + t) % 4
                 place = slot * (BM * BK) + swizzled(row, chunk)
-                return CpAsync(memory, place, source, (block * BM + row) * K + k * BK + chunk * 8, 8, loc=at(5))
+                return CpAsync(
+                    memory, place, source, (block * BM + row) * K + k * BK + chunk * 8, 8, loc=at(5)
+                )
 
             return unrolled(BM * 4 // threads, one, 5)
 
@@ -115,7 +126,12 @@ def gemm(
     def write(i: Var, j: Var) -> Stmt:
         def one(e: int) -> Stmt:
             row = by * BM + wm * 64 + i * 16 + lane // 4 + 8 * (e // 2)
-            return store(gc, row * N + bx * BN + wn * 64 + j * 8 + lane % 4 * 2 + e % 2, load(acc, (i * 8 + j) * 4 + e), 9)
+            return store(
+                gc,
+                row * N + bx * BN + wn * 64 + j * 8 + lane % 4 * 2 + e % 2,
+                load(acc, (i * 8 + j) * 4 + e),
+                9,
+            )
 
         return Seq(tuple(one(e) for e in range(4)))
 

@@ -134,7 +134,11 @@ class Maker:
 
 
 def elementwise(
-    inputs: Sequence[DType], make: Callable[..., Sequence[Expr]], count: int = 32, arch: str = "sm_90a", fast_math: bool = False
+    inputs: Sequence[DType],
+    make: Callable[..., Sequence[Expr]],
+    count: int = 32,
+    arch: str = "sm_90a",
+    fast_math: bool = False,
 ) -> Program:
     """out_k[t] = make(in_0[t], in_1[t], ...)[k] in one block of `count` threads."""
     m = Maker(count, arch=arch)
@@ -149,7 +153,9 @@ def elementwise(
 def conversions(arch: str) -> Program:
     """Every element type to every other."""
     types = [d for d in DTYPES.values() if d.name != "tfloat32"]
-    return elementwise(types, lambda *xs: [cast(x, d) for x in xs for d in DTYPES.values() if d != x.dtype], arch=arch)
+    return elementwise(
+        types, lambda *xs: [cast(x, d) for x in xs for d in DTYPES.values() if d != x.dtype], arch=arch
+    )
 
 
 UNARY = (
@@ -173,7 +179,12 @@ def mathematics(arch: str, dtype: DType, fast_math: bool = False) -> Program:
         found += [call("ldexp", [x, n], dtype), call("fma", [x, y, x], dtype)]
         found += [call(name, [x], bool_) for name in ("isnan", "isinf", "isfinite")]
         found += [binary(op, x, y) for op in ARITHMETIC]  # type: ignore[arg-type]
-        found += [-x, x**2.0, select(x < y, x, y), select(x < y, const(float("inf"), dtype), const(-0.5, dtype))]
+        found += [
+            -x,
+            x**2.0,
+            select(x < y, x, y),
+            select(x < y, const(float("inf"), dtype), const(-0.5, dtype)),
+        ]
         return found
 
     return elementwise((dtype, dtype, int32), make, arch=arch, fast_math=fast_math)
@@ -185,7 +196,14 @@ def integers(arch: str, dtype: DType) -> Program:
     def make(x: Expr, y: Expr) -> list[Expr]:
         found = [binary(op, x, y) for op in INTEGER_OPS]  # type: ignore[arg-type]
         found += [binary(op, x, const(k, dtype)) for op in INTEGER_OPS for k in (3, 4)]  # type: ignore[arg-type]
-        found += [-x, ~x, unary("not", x), call("abs", [x], dtype), call("popcount", [x], int32), call("clz", [x], int32)]
+        found += [
+            -x,
+            ~x,
+            unary("not", x),
+            call("abs", [x], dtype),
+            call("popcount", [x], int32),
+            call("clz", [x], int32),
+        ]
         found += [const(dtype.min, dtype) + x, const(dtype.max, dtype) - x]
         return found
 
@@ -199,10 +217,14 @@ def bits(arch: str) -> Program:
     def make(*xs: Expr) -> list[Expr]:
         found: list[Expr] = []
         for x in xs:
-            found += [call(name, [x, const(1)], x.dtype) for name in ("shfl_xor", "shfl_up", "shfl_down", "shfl")]
+            found += [
+                call(name, [x, const(1)], x.dtype) for name in ("shfl_xor", "shfl_up", "shfl_down", "shfl")
+            ]
         p = xs[0] == xs[0]
         found += [call("ballot", [p], uint32), call("activemask", [], uint32)]
-        found += [call(name, [p], bool_) for name in ("any_sync", "all_sync", "syncthreads_and", "syncthreads_or")]
+        found += [
+            call(name, [p], bool_) for name in ("any_sync", "all_sync", "syncthreads_and", "syncthreads_or")
+        ]
         found.append(call("syncthreads_count", [p], int32))
         by_name = {x.dtype.name: x for x in xs}
         pairs = (
@@ -232,7 +254,10 @@ def atomics(arch: str) -> Program:
     m = Maker(arch=arch)
     for op in ATOMIC_OPS:
         for dtype in atomic_types(op):
-            x, old = m.tensor(f"x_{op}_{dtype}", 32, dtype, "inout"), m.tensor(f"o_{op}_{dtype}", 32, dtype, "out")
+            x, old = (
+                m.tensor(f"x_{op}_{dtype}", 32, dtype, "inout"),
+                m.tensor(f"o_{op}_{dtype}", 32, dtype, "out"),
+            )
             tile, result = m.tile(f"s_{op}_{dtype}", 4, dtype), Var("old", dtype=dtype)
             value = cast(m.thread, dtype)
             m.add(AtomicRMW(op, x, (m.thread // 2,), value, result), store(old, m.thread, result))
@@ -253,11 +278,21 @@ def memory_accesses(arch: str) -> Program:
                 continue
             index = m.thread * lanes
             inside = binary("lt", index, n)
-            m.add(VectorCopy(r, const(0), g, index, lanes), VectorCopy(r, const(0), g, index, lanes, inside, True))
-            m.add(VectorCopy(tile, index, r, const(0), lanes), VectorCopy(r, const(0), tile, index, lanes, inside, False))
+            m.add(
+                VectorCopy(r, const(0), g, index, lanes),
+                VectorCopy(r, const(0), g, index, lanes, inside, True),
+            )
+            m.add(
+                VectorCopy(tile, index, r, const(0), lanes),
+                VectorCopy(r, const(0), tile, index, lanes, inside, False),
+            )
             m.add(VectorCopy(out, index, r, const(0), lanes, inside))
             if width >= 4:
-                m.add(CpAsync(tile, index, g, index, lanes), CpAsync(tile, index, g, index, lanes, inside), CpAsyncCommit())
+                m.add(
+                    CpAsync(tile, index, g, index, lanes),
+                    CpAsync(tile, index, g, index, lanes, inside),
+                    CpAsyncCommit(),
+                )
         m.add(VectorCopy(r, const(0), g, m.thread * 3, 3))
     m.add(CpAsyncWait(1), CpAsyncWait(0), Barrier(), Barrier(1, 64), SyncWarp())
     tile, r = m.tile("matrices", 64 * 8, float16), m.array("fragment", 8, float16)
@@ -290,8 +325,24 @@ def products(arch: str, fp8: bool = False) -> Program:
         a, b, d = (m.array(f"{n}{k}", c, t) for n, c, t in zip("abd", counts, types, strict=True))
         ga, gb, gd = (m.tensor(f"{n}{k}", 32 * c, t) for n, c, t in zip("ABD", counts, types, strict=True))
         for register, memory, count in ((a, ga, counts[0]), (b, gb, counts[1]), (d, gd, counts[2])):
-            m.add(unrolled(count, lambda i, r=register, g=memory, c=count: store(r, i, load(g, m.thread * c + i))))
-        m.add(Mma(shape, d, const(0), a, const(0), b, const(0), "tf32" if dtype.endswith("float32") else "", loc=at(k + 1)))
+            m.add(
+                unrolled(
+                    count, lambda i, r=register, g=memory, c=count: store(r, i, load(g, m.thread * c + i))
+                )
+            )
+        m.add(
+            Mma(
+                shape,
+                d,
+                const(0),
+                a,
+                const(0),
+                b,
+                const(0),
+                "tf32" if dtype.endswith("float32") else "",
+                loc=at(k + 1),
+            )
+        )
         m.add(unrolled(counts[2], lambda i, r=d, g=gd, c=counts[2]: store(g, m.thread * c + i, load(r, i))))
     return m.program("products")
 
@@ -308,16 +359,32 @@ def control(arch: str) -> Program:
     m.add(
         unrolled(4, lambda v: store(r, v, load(x, t + v * 64)), line=2),
         serial(4, lambda v: store(r, v, load(r, v) + v), line=3),
-        For(i, const(10), const(0), Seq((store(r, 0, load(r, 0) + i), If(i == 5, Break()))), step=const(-3), loc=at(4)),
+        For(
+            i,
+            const(10),
+            const(0),
+            Seq((store(r, 0, load(r, 0) + i), If(i == 5, Break()))),
+            step=const(-3),
+            loc=at(4),
+        ),
         For(j, n, n * 4, Seq((If(j % 3 == 1, Continue()), store(r, 1, load(r, 1) + j))), step=n, loc=at(5)),
         For(k, const(0), const(4), store(r, k, load(r, k) * 2), kind="vectorized", loc=at(6)),
         While(load(r, 2) > const(3), store(r, 2, load(r, 2) >> 1), loc=at(7)),
         Bind(bound, load(r, 0) * 3 + 1, loc=at(8)),
-        If(binary("and", bound > 2, flag), store(r, 3, bound), Seq((Bind(bound, load(r, 1)), store(r, 3, bound + 1))), loc=at(9)),
+        If(
+            binary("and", bound > 2, flag),
+            store(r, 3, bound),
+            Seq((Bind(bound, load(r, 1)), store(r, 3, bound + 1))),
+            loc=at(9),
+        ),
         Bind(bound, bound + 1, loc=at(10)),
         AtomicRMW("max", r, (const(1),), bound, old, loc=at(11)),
         Assert(load(r, 0) > -1000, 'never "this"; %d */ \\ ??/', loc=at(12)),
-        If(t == 1000, Print('values {} "%s" \n', (load(r, 0), cast(scale, float32), cast(load(r, 0), DTYPES["int64"]))), loc=at(13)),
+        If(
+            t == 1000,
+            Print('values {} "%s" \n', (load(r, 0), cast(scale, float32), cast(load(r, 0), DTYPES["int64"]))),
+            loc=at(13),
+        ),
         Evaluate(call("syncthreads_or", [flag], bool_)),
         store(y, t, load(r, 0) + load(r, 1) + load(r, 2) + load(r, 3) + old + cast(scale, int32), line=14),
     )

@@ -23,7 +23,11 @@ SUITES = {
     "products": programs.products,
     "control": programs.control,
     "roles": programs.two_roles,
-    **{f"math-{d}": lambda arch, d=d: programs.mathematics(arch, d) for d in programs.FLOATS if d.name != "tfloat32"},
+    **{
+        f"math-{d}": lambda arch, d=d: programs.mathematics(arch, d)
+        for d in programs.FLOATS
+        if d.name != "tfloat32"
+    },
     "math-fast": lambda arch: programs.mathematics(arch, DTYPES["float32"], fast_math=True),
     **{f"ops-{d}": lambda arch, d=d: programs.integers(arch, d) for d in programs.INTEGERS},
 }

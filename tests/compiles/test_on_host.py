@@ -37,12 +37,33 @@ def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
     special = np.array([0, 1, 2, 3, 7, info.max, info.min, info.max - 1], kind)
     x = np.concatenate([special, rng.integers(info.min, info.max, 56, kind)])
     y = np.concatenate([special[::-1], rng.integers(max(info.min, -9), 9, 56, kind)])
-    ops = ("add", "sub", "mul", "floordiv", "floormod", "min", "max", "bitand", "bitor", "bitxor", "lt", "ge", "ne")
+    ops = (
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "floormod",
+        "min",
+        "max",
+        "bitand",
+        "bitor",
+        "bitxor",
+        "lt",
+        "ge",
+        "ne",
+    )
     k = kind.type(3)
 
     def make(a: object, b: object) -> list[object]:
         found = [binary(op, a, b) for op in ops]  # type: ignore[arg-type]
-        return [*found, binary("floordiv", a, 3), binary("floormod", a, 3), binary("floordiv", a, 4), binary("floormod", a, 4), (a + b) * a - b]  # type: ignore[operator]
+        return [
+            *found,
+            binary("floordiv", a, 3),
+            binary("floormod", a, 3),
+            binary("floordiv", a, 4),
+            binary("floormod", a, 4),
+            (a + b) * a - b,
+        ]  # type: ignore[operator]
 
     with np.errstate(all="ignore"):
         want = [
@@ -77,14 +98,18 @@ def test_narrow_float_arithmetic_is_rounded_once(dtype: str) -> None:
     rng = np.random.default_rng(7)
     x, y = (np.asarray(encode(rng.standard_normal(64).astype(np.float32), DTYPES[dtype])) for _ in range(2))
     a, b = (decode(v, DTYPES[dtype]).astype(np.float32) for v in (x, y))
-    found = compute([(x, dtype), (y, dtype)], lambda u, v: [u + v, u - v, u * v, u / v, -u, binary("max", u, v), (u + v) * u])
+    found = compute(
+        [(x, dtype), (y, dtype)],
+        lambda u, v: [u + v, u - v, u * v, u / v, -u, binary("max", u, v), (u + v) * u],
+    )
     once = decode(encode(a + b, DTYPES[dtype]), DTYPES[dtype]).astype(np.float32) * a
     for got, want in zip(found, [a + b, a - b, a * b, a / b, -a, np.maximum(a, b), once], strict=True):
         same(decode(got, DTYPES[dtype]), decode(np.asarray(encode(want, DTYPES[dtype])), DTYPES[dtype]))
 
 
 @pytest.mark.parametrize(
-    "suite", [programs.conversions, programs.bits, programs.memory_accesses, programs.control, programs.two_roles]
+    "suite",
+    [programs.conversions, programs.bits, programs.memory_accesses, programs.control, programs.two_roles],
 )
 def test_the_suites_run(suite: object) -> None:
     program = suite("sm_80")  # type: ignore[operator]
@@ -105,7 +130,9 @@ def test_atomics_of_every_type_combine_all_threads() -> None:
     for op, run in operations.items():
         for dtype in programs.atomic_types(op):
             got = decode(found[f"x_{op}_{dtype}"], dtype)[:16]
-            pairs = decode(np.asarray(encode(np.arange(32).astype(dtype.compute_dtype), dtype)), dtype).reshape(16, 2)
+            pairs = decode(
+                np.asarray(encode(np.arange(32).astype(dtype.compute_dtype), dtype)), dtype
+            ).reshape(16, 2)
             want = run(run(np.zeros_like(pairs[:, 0]), pairs[:, 0]), pairs[:, 1])
             assert np.array_equal(got, decode(np.asarray(encode(want, dtype)), dtype)), (op, dtype, got)
 

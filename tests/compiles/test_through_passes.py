@@ -43,7 +43,9 @@ def lower(kernel: Kernel, arch: str) -> Program:
     return analyse(kernel, parse(f"cuda:{arch}")).last.program  # type: ignore[union-attr]
 
 
-def check(kernel: Kernel, seed: int, launch: Callable[[Program, dict[str, Any]], dict[str, np.ndarray]], arch: str) -> None:
+def check(
+    kernel: Kernel, seed: int, launch: Callable[[Program, dict[str, Any]], dict[str, np.ndarray]], arch: str
+) -> None:
     expected, given = arguments(kernel, seed, True), arguments(kernel, seed, True)
     run(kernel, *expected)
     found = launch(lower(kernel, arch), {p.name: v for p, v in zip(kernel.params, given, strict=True)})

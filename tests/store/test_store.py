@@ -134,14 +134,22 @@ def test_a_flipped_byte_in_the_manifest_never_gives_wrong_bytes(root: Path) -> N
         lambda e: (e / "kernel.cubin").write_bytes(FILES["kernel.cubin"][:-1]),
         lambda e: (e / "kernel.cubin").write_bytes(FILES["kernel.cubin"] + b"\0"),
         lambda e: (e / "kernel.cubin").unlink(),
-        lambda e: ((e / "kernel.cubin").rename(e / "x"), (e / "kernel.ptx").rename(e / "kernel.cubin"), (e / "x").rename(e / "kernel.ptx")),
+        lambda e: (
+            (e / "kernel.cubin").rename(e / "x"),
+            (e / "kernel.ptx").rename(e / "kernel.cubin"),
+            (e / "x").rename(e / "kernel.ptx"),
+        ),
         lambda e: (e / "manifest.json").write_text("{}"),
         lambda e: (e / "manifest.json").write_text("[" * 100_000),
         lambda e: (e / "manifest.json").write_bytes(b"\xff\xfe"),
-        lambda e: (e / "manifest.json").write_text(json.dumps({"format": 1, "key": KEY, "files": {"../x": {"size": 1, "sha256": ""}}})),
+        lambda e: (e / "manifest.json").write_text(
+            json.dumps({"format": 1, "key": KEY, "files": {"../x": {"size": 1, "sha256": ""}}})
+        ),
     ],
 )
-def test_truncated_missing_swapped_and_made_up_files_are_found(root: Path, change: Callable[[Path], Any]) -> None:
+def test_truncated_missing_swapped_and_made_up_files_are_found(
+    root: Path, change: Callable[[Path], Any]
+) -> None:
     entry = filled(root)
     change(entry)
     damaged(root)
@@ -181,7 +189,12 @@ def test_a_file_that_others_can_write_is_refused(root: Path) -> None:
 @pytest.mark.parametrize("which", ["entry", "file", "manifest", "version"])
 def test_links_are_refused(root: Path, tmp_path: Path, which: str) -> None:
     entry = filled(root)
-    path = {"entry": entry, "file": entry / "kernel.cubin", "manifest": entry / "manifest.json", "version": entry.parent}[which]
+    path = {
+        "entry": entry,
+        "file": entry / "kernel.cubin",
+        "manifest": entry / "manifest.json",
+        "version": entry.parent,
+    }[which]
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.warns(StoreWarning):
@@ -238,7 +251,9 @@ def steps(monkeypatch: pytest.MonkeyPatch, at: int, code: int) -> Callable[[], i
     return lambda: seen
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EBUSY, errno.ENOENT])
+@pytest.mark.parametrize(
+    "code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EBUSY, errno.ENOENT]
+)
 def test_any_failing_step_of_a_write_leaves_the_run_alone(tmp_path: Path, code: int) -> None:
     for step in range(1, 40):
         root = tmp_path / f"{code}-{step}"
@@ -310,7 +325,14 @@ def test_a_full_disk_costs_one_warning(root: Path) -> None:
 
 
 def run(code: str, *arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False, **kwargs)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **kwargs,
+    )
 
 
 KILLED = """
@@ -380,7 +402,15 @@ print(bad)
 
 
 def test_processes_share_a_store_without_errors(root: Path) -> None:
-    workers = [subprocess.Popen([sys.executable, "-c", MANY, str(root), str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(6)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", MANY, str(root), str(i)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(6)
+    ]
     for worker in workers:
         out, err = worker.communicate(timeout=120)
         assert (out.strip(), worker.returncode) == ("0", 0), err

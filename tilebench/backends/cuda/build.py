@@ -20,7 +20,11 @@ from tilebench.report import CodeText
 from tilebench.store import Store, current_store, make_key
 from tilebench.targets import Target
 
-_GRID_LIMITS = (2**31 - 1, 65535, 65535)  # CUDA C++ programming guide, "Technical Specifications per Compute Capability"
+_GRID_LIMITS = (
+    2**31 - 1,
+    65535,
+    65535,
+)  # CUDA C++ programming guide, "Technical Specifications per Compute Capability"
 
 
 def build(stage: Lowered, target: Target) -> CudaExecutable:
@@ -43,7 +47,13 @@ def build_program(
     cuda = CodeText("cuda", emitted.text, emitted.lines)
     arch = target.arch or program.arch
     if not nvrtc.available():
-        built = Built(target, (cuda,), shared_bytes=program.shared_bytes, entry=emitted.entry, milliseconds={"emit": emit_ms})
+        built = Built(
+            target,
+            (cuda,),
+            shared_bytes=program.shared_bytes,
+            entry=emitted.entry,
+            milliseconds={"emit": emit_ms},
+        )
         return CudaExecutable(built, program)
     compiled, cached, ms = _compile(emitted, arch, source, store or current_store())
     built = Built(
@@ -55,13 +65,19 @@ def build_program(
         log=compiled.log,
         binary=compiled.cubin,
         entry=emitted.entry,
-        milliseconds={"emit": emit_ms, "nvrtc": 0.0 if cached else compiled.milliseconds, "build": emit_ms + ms},
+        milliseconds={
+            "emit": emit_ms,
+            "nvrtc": 0.0 if cached else compiled.milliseconds,
+            "build": emit_ms + ms,
+        },
         cached=cached,
     )
     return CudaExecutable(built, program)
 
 
-def _compile(emitted: Emitted, arch: str, source: Source | None, store: Store) -> tuple[nvrtc.Compiled, bool, float]:
+def _compile(
+    emitted: Emitted, arch: str, source: Source | None, store: Store
+) -> tuple[nvrtc.Compiled, bool, float]:
     """(what NVRTC made or the store had, whether it was stored, milliseconds)."""
     start = time.perf_counter()
     text = compiled_text(emitted)
@@ -74,7 +90,12 @@ def _compile(emitted: Emitted, arch: str, source: Source | None, store: Store) -
         compiled = nvrtc.Compiled(ptx, cubin, log, registers, spills, stack, warnings, 0.0)
         return compiled, True, (time.perf_counter() - start) * 1e3
     compiled = nvrtc.compile_text(text, arch, source)
-    files = {"kernel.cu": text.encode(), "kernel.ptx": compiled.ptx.encode(), "kernel.cubin": compiled.cubin, "log.txt": compiled.log.encode()}
+    files = {
+        "kernel.cu": text.encode(),
+        "kernel.ptx": compiled.ptx.encode(),
+        "kernel.cubin": compiled.cubin,
+        "log.txt": compiled.log.encode(),
+    }
     store.put(key, files, {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch))})
     return compiled, False, (time.perf_counter() - start) * 1e3
 
@@ -130,7 +151,11 @@ class CudaExecutable:
         self._extra = tuple(s for s in program.symbols if id(s) not in listed)
 
     def launch(
-        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0
+        self,
+        arguments: Sequence[Argument],
+        symbols: Mapping[Var, int],
+        grid: tuple[int, ...],
+        stream: int = 0,
     ) -> None:
         """Queue the kernel on a stream (a CUstream as an int); an empty grid queues nothing.
 
@@ -148,7 +173,9 @@ class CudaExecutable:
         try:
             with self._pack.lock:
                 self._pack.fill([*values, *workspaces])
-                kernel.launch(blocks, self.program.threads, self.program.shared_bytes, stream, self._pack.address)
+                kernel.launch(
+                    blocks, self.program.threads, self.program.shared_bytes, stream, self._pack.address
+                )
         finally:
             for pointer in workspaces:
                 gpu.api.cuMemFreeAsync(pointer, stream)
@@ -159,8 +186,15 @@ class CudaExecutable:
         if kernel is None:
             if not self.built.binary:
                 nvrtc.version()  # raises TB510: why there is none
-                raise TargetError("TB510", "this kernel was built without a CUDA compiler", why="it has text but no binary", fix="compile it again")
-            kernel = self._find_gpu().load(device, self.built.binary, self.built.entry or ENTRY, self.program.shared_bytes)
+                raise TargetError(
+                    "TB510",
+                    "this kernel was built without a CUDA compiler",
+                    why="it has text but no binary",
+                    fix="compile it again",
+                )
+            kernel = self._find_gpu().load(
+                device, self.built.binary, self.built.entry or ENTRY, self.program.shared_bytes
+            )
             self._loaded[device] = kernel
         return kernel
 
@@ -187,9 +221,15 @@ class CudaExecutable:
         for memory in self._workspaces:
             count = int_value(substitute(memory.shape[0], known))
             if count is None:
-                raise LaunchError("TB604", f"the size of the workspace {memory.name} is not determined by the arguments", at=memory.loc)
+                raise LaunchError(
+                    "TB604",
+                    f"the size of the workspace {memory.name} is not determined by the arguments",
+                    at=memory.loc,
+                )
             size = max(1, count * memory.dtype.bytes)
-            found.append(int(gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes")))
+            found.append(
+                int(gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes"))
+            )
         return found
 
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 from tilebench.backends.cuda.prelude import storage_bits
@@ -27,25 +28,40 @@ _SHARED_WITHOUT_OPTIN = 48 * 1024
 
 STICKY = {
     700: ("an illegal address was read or written", "an index runs outside its tensor or tile"),
-    702: ("a kernel ran longer than the display driver allows", "the kernel runs too long, or a loop does not end"),
+    702: (
+        "a kernel ran longer than the display driver allows",
+        "the kernel runs too long, or a loop does not end",
+    ),
     710: ("a device assertion failed", "its message is on the standard error of this process"),
     714: ("a hardware stack error occurred", "the kernel's stack is corrupt"),
     715: ("an illegal instruction was executed", "the binary does not fit this GPU, or a trap was reached"),
-    716: ("a misaligned address was read or written", "a vector access needs an address that is a multiple of its width"),
-    717: ("an address was used in the wrong memory space", "a pointer does not point where the instruction needs it"),
+    716: (
+        "a misaligned address was read or written",
+        "a vector access needs an address that is a multiple of its width",
+    ),
+    717: (
+        "an address was used in the wrong memory space",
+        "a pointer does not point where the instruction needs it",
+    ),
     718: ("the program counter became invalid", "the kernel's stack is corrupt"),
     719: ("the kernel failed while it ran", "an access outside of memory, or a trap"),
 }
 """Errors after which every later call in this process fails too: cause and what to look for. CUDA driver API, CUresult."""
 _REFUSED = {
-    1: ("the driver refused an argument of the launch", "a bug of tilebench, or a grid or block beyond the device's limits"),
+    1: (
+        "the driver refused an argument of the launch",
+        "a bug of tilebench, or a grid or block beyond the device's limits",
+    ),
     2: ("the GPU's memory does not suffice", "free tensors, or make them smaller"),
     98: ("the kernel's binary has no such function", "a bug of tilebench"),
     200: ("the kernel's binary is not valid", "clear the store of built kernels"),
     209: ("the kernel's binary is not for this GPU", "compile for the GPU's own architecture: target='cuda'"),
     218: ("the driver cannot read this PTX", "install a newer driver"),
     222: ("the driver is too old for this code", "install a newer driver, or an older nvidia-cuda-nvrtc"),
-    701: ("the launch needs more registers or shared memory than the GPU has", "use fewer threads or smaller tiles"),
+    701: (
+        "the launch needs more registers or shared memory than the GPU has",
+        "use fewer threads or smaller tiles",
+    ),
 }
 """Errors after which the next call works."""
 OUT_OF_MEMORY = 2
@@ -87,10 +103,10 @@ class Gpu:
 
     def check(self, result: Any, doing: str, detail: str = "") -> Any:
         """The values of a driver call. Raises GpuError for a failure; `doing` completes 'could not ...'."""
-        code, *values = result if isinstance(result, tuple) else (result,)
-        if int(code) != 0:
-            raise self.error(int(code), doing, detail)
-        return values[0] if len(values) == 1 else tuple(values)
+        answer: tuple[Any, ...] = result
+        if int(answer[0]) != 0:
+            raise self.error(int(answer[0]), doing, detail)
+        return answer[1] if len(answer) == 2 else answer[1:]
 
     def error(self, code: int, doing: str, detail: str = "") -> GpuError:
         """CUresult `code` as an error that says whether the process can go on."""
@@ -145,12 +161,16 @@ class Gpu:
         name = self.check(self.api.cuDeviceGetName(128, device), "read the device's name")
         text = name.split(b"\0")[0].decode(errors="replace") if isinstance(name, bytes) else str(name)
         memory = int(self.check(self.api.cuDeviceTotalMem(device), "read the device's memory"))
-        major, minor, sms, shared, l2, clock = (self._attribute(a, device) for a in (_MAJOR, _MINOR, _SMS, _SHARED_OPTIN, _L2, _CLOCK_KHZ))
+        major, minor, sms, shared, l2, clock = (
+            self._attribute(a, device) for a in (_MAJOR, _MINOR, _SMS, _SHARED_OPTIN, _L2, _CLOCK_KHZ)
+        )
         return DeviceProperties(index, text, (major, minor), sms, memory, shared, l2, clock)
 
     def _attribute(self, attribute: int, device: Any) -> int:
         kind = getattr(self.api, "CUdevice_attribute", int)
-        return int(self.check(self.api.cuDeviceGetAttribute(kind(attribute), device), "read a device attribute"))
+        return int(
+            self.check(self.api.cuDeviceGetAttribute(kind(attribute), device), "read a device attribute")
+        )
 
     def enter(self, index: int) -> Any:
         """Make the primary context of a device current in this thread (no call when it already is). Gives the context.
@@ -165,7 +185,9 @@ class Gpu:
                 context = self._contexts.get(index)
                 if context is None:
                     device = self.check(self.api.cuDeviceGet(index), "open the device")
-                    context = self.check(self.api.cuDevicePrimaryCtxRetain(device), "open the device's context")
+                    context = self.check(
+                        self.api.cuDevicePrimaryCtxRetain(device), "open the device's context"
+                    )
                     self._contexts[index] = context
         current = self.check(self.api.cuCtxGetCurrent(), "read the current context")
         if int(current) != int(context):
@@ -180,7 +202,9 @@ class Gpu:
     def device_of_pointer(self, pointer: int) -> int:
         """The device that holds an address. CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL is 9."""
         kind = getattr(self.api, "CUpointer_attribute", int)
-        return int(self.check(self.api.cuPointerGetAttribute(kind(9), pointer), "find the device of a tensor"))
+        return int(
+            self.check(self.api.cuPointerGetAttribute(kind(9), pointer), "find the device of a tensor")
+        )
 
     def memory(self, index: int) -> tuple[int, int]:
         """(free, total) bytes of a device."""
@@ -199,11 +223,17 @@ class Gpu:
         """Load a cubin on a device and find its kernel, ready for `shared_bytes` of dynamic shared memory."""
         self.enter(index)
         module = self.check(self.api.cuModuleLoadData(binary), "load the kernel's binary")
-        function = self.check(self.api.cuModuleGetFunction(module, entry.encode()), "find the kernel in its binary")
+        function = self.check(
+            self.api.cuModuleGetFunction(module, entry.encode()), "find the kernel in its binary"
+        )
         if shared_bytes > _SHARED_WITHOUT_OPTIN:
             kind = getattr(self.api, "CUfunction_attribute", int)
             detail = f"{shared_bytes} bytes of shared memory"
-            self.check(self.api.cuFuncSetAttribute(function, kind(_MAX_DYNAMIC_SHARED), shared_bytes), "reserve shared memory", detail)
+            self.check(
+                self.api.cuFuncSetAttribute(function, kind(_MAX_DYNAMIC_SHARED), shared_bytes),
+                "reserve shared memory",
+                detail,
+            )
         return LoadedKernel(self, index, module, function)
 
     def occupancy(self, kernel: LoadedKernel, threads: int, shared_bytes: int) -> int:
@@ -217,7 +247,12 @@ def _launcher(api: Any) -> Callable[..., int]:
     """cuLaunchKernel as a C function (its address from the bindings): a launch costs microseconds, and the GIL is released."""
     code, address, _ = api.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
     if int(code) != 0 or not int(address):
-        raise TargetError("TB512", "the NVIDIA driver has no cuLaunchKernel", why="it is older than CUDA 12", fix="install a newer driver")
+        raise TargetError(
+            "TB512",
+            "the NVIDIA driver has no cuLaunchKernel",
+            why="it is older than CUDA 12",
+            fix="install a newer driver",
+        )
     unsigned, pointer = ctypes.c_uint, ctypes.c_void_p
     return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(unsigned,) * 7, pointer, pointer, pointer)(int(address))
 
@@ -229,7 +264,9 @@ class LoadedKernel:
         self.gpu, self.device, self.module, self.function = gpu, device, module, function
         self._handle = int(function)
 
-    def launch(self, grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, arguments: int) -> None:
+    def launch(
+        self, grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, arguments: int
+    ) -> None:
         """Queue the kernel. arguments: address of an array of pointers to the arguments."""
         gpu = self.gpu
         gpu.enter(self.device)
@@ -237,7 +274,9 @@ class LoadedKernel:
         if code in _WRONG_CONTEXT:  # somebody else made another context current in this thread
             gpu.leave()
             gpu.enter(self.device)
-            code = gpu.launch_kernel(self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None)
+            code = gpu.launch_kernel(
+                self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None
+            )
         if code != 0:
             shape = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
             raise gpu.error(code, "launch the kernel", shape)
@@ -298,9 +337,7 @@ def _converter(dtype: DType | None) -> Any:
 def gpu() -> Gpu:
     """The driver. Raises TargetError TB512 when there is none, or no GPU."""
     try:
-        from cuda.bindings import driver as api
-
-        found = Gpu(api)
+        found = Gpu(import_module("cuda.bindings.driver"))
     except (ImportError, OSError, RuntimeError, AttributeError, LaunchError) as error:
         first = str(getattr(error, "what", error)).splitlines()
         raise TargetError(

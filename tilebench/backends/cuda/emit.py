@@ -7,7 +7,7 @@ marks with which NVRTC's messages and the line tables of the binary name the use
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,10 +19,33 @@ from tilebench.ir.expr import Expr, Load, Var, int_value
 from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import Interval
 from tilebench.ir.thread import (
-    Barrier, CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Memory, Mma, Program, Role, SyncWarp, VectorCopy,
+    Barrier,
+    CpAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    LdMatrix,
+    Memory,
+    Mma,
+    Program,
+    Role,
+    SyncWarp,
+    VectorCopy,
 )  # fmt: skip
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Print, Seq, Stmt, Store, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Print,
+    Seq,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 
 ENTRY = "tile_kernel"
@@ -154,7 +177,6 @@ class _Printer:
                     values.ranges[argument] = (0, 2**31 - 1 if argument.dtype.bits == 32 else 2**63 - 1)
                 else:
                     values.data.add(argument)
-        by_parameter = {b: m for b, m in program.globals.items()}
         for buffer, memory in program.globals.items():
             if memory in values.memories:
                 continue
@@ -163,7 +185,7 @@ class _Printer:
                 base = base.view_of
             self._note_type(memory.dtype)
             c = c_name(memory.dtype)
-            source = values.memories[by_parameter[base]]
+            source = values.memories[program.globals[base]]
             self._put(f"{c}* const {self._memory_name(memory)} = ({c}*){source};")
         head: list[str] = []
         if program.shared_bytes:
@@ -224,7 +246,7 @@ class _Printer:
         self.lines.append(("  " * self.depth + text, self.line))
 
     @contextmanager
-    def _scope(self) -> Iterator[None]:
+    def _scope(self) -> Generator[None]:
         """An indented block; names bound inside end with it."""
         names = dict(self.values.names)
         self.depth += 1
@@ -294,7 +316,9 @@ class _Printer:
             case Evaluate():
                 self._put(f"{text(s.value)};")
             case Assert():
-                self._put(f"if (!({text(s.condition)})) __assertfail({c_string(s.message)}, \"{FILE}\", {self.line}, \"{ENTRY}\", 1);")
+                self._put(
+                    f'if (!({text(s.condition)})) __assertfail({c_string(s.message)}, "{FILE}", {self.line}, "{ENTRY}", 1);'
+                )
             case Print():
                 self._print(s)
             case VectorCopy():
@@ -311,7 +335,10 @@ class _Printer:
                 self._put("__syncwarp();")
             case LdMatrix():
                 name = f"ldmatrix_x{s.matrices}" + ("_trans" if s.transpose else "")
-                self._call(name, f"{name}({self._at(s.destination, s.destination_index)}, {self._at(s.source, s.source_index)})")
+                self._call(
+                    name,
+                    f"{name}({self._at(s.destination, s.destination_index)}, {self._at(s.source, s.source_index)})",
+                )
             case Mma():
                 self._mma(s)
             case _:
@@ -362,7 +389,9 @@ class _Printer:
             values.ranges[var] = _range_of(low, high, by)
         trips = _trips(s)
         name = self._scoped_name(var)
-        if s.kind == "serial" and not (trips is not None and trips <= UNROLL_LIMIT and self._indexes_registers(s)):
+        if s.kind == "serial" and not (
+            trips is not None and trips <= UNROLL_LIMIT and self._indexes_registers(s)
+        ):
             self._put("#pragma unroll 1")
         else:
             self._put("#pragma unroll")
@@ -393,7 +422,10 @@ class _Printer:
                 case Load() | Store() | AtomicRMW() if _is_register(node.buffer) and moves(node.indices[0]):
                     return True
                 case VectorCopy() | CpAsync() | LdMatrix():
-                    for memory, index in ((node.destination, node.destination_index), (node.source, node.source_index)):
+                    for memory, index in (
+                        (node.destination, node.destination_index),
+                        (node.source, node.source_index),
+                    ):
                         if memory.space == "register" and moves(index):
                             return True
                 case Mma() if moves(node.d_index) or moves(node.a_index) or moves(node.b_index):
@@ -475,7 +507,9 @@ class _Printer:
     def _cp_async(self, s: CpAsync) -> None:
         width = s.lanes * s.destination.dtype.bytes
         if width not in (4, 8, 16):
-            raise InternalError("TB902", f"cp.async of {width} bytes", at=s.loc, why="it moves 4, 8 or 16 bytes")
+            raise InternalError(
+                "TB902", f"cp.async of {width} bytes", at=s.loc, why="it moves 4, 8 or 16 bytes"
+            )
         name = f"cp_async_{width}" + ("" if s.predicate is None else "_or_zero")
         arguments = [self._at(s.destination, s.destination_index), self._at(s.source, s.source_index)]
         if s.predicate is not None:
@@ -502,24 +536,35 @@ class _Printer:
         self._put(f"{piece.name}({d}, {a_text}, {b_text});")
 
     def _print(self, s: Print) -> None:
-        formats, arguments = [], []
+        words = [s.message.replace("%", "%%")] if s.message else []
+        arguments: list[str] = []
         for value in s.values:
-            kind, c = _PRINTED[value.dtype.kind] if value.dtype.bits < 64 or value.dtype.is_float else (
-                ("%lld", "long long") if value.dtype.kind == "int" else ("%llu", "unsigned long long"))  # fmt: skip
-            formats.append(kind)
+            word, c = _PRINTED[value.dtype.kind]
+            if value.dtype.is_int and value.dtype.bits == 64:
+                word, c = f"%ll{word[1:]}", ("unsigned " if value.dtype.kind == "uint" else "") + "long long"
+            words.append(word)
             arguments.append(f"({c})({self.values.text(value)})")
-        text = " ".join(([s.message.replace("%", "%%")] if s.message else []) + formats)
-        self._put(f"printf({', '.join([c_string(text + chr(10)), *arguments])});")
+        text = c_string(" ".join(words) + "\n")
+        self._put(f"printf({', '.join([text, *arguments])});")
 
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
-_PRINTED = {"bool": ("%d", "int"), "int": ("%d", "int"), "uint": ("%u", "unsigned"), "float": ("%g", "double")}
+_PRINTED = {
+    "bool": ("%d", "int"),
+    "int": ("%d", "int"),
+    "uint": ("%u", "unsigned"),
+    "float": ("%g", "double"),
+}
 
 
 def c_string(text: str) -> str:
     """A C string literal of any text: all but plain letters, digits and a few signs become octal escapes of UTF-8."""
     plain = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=+-*/()[]<>_%")
-    return '"' + "".join(chr(b) if chr(b) in plain else f"\\{b:03o}" for b in text.encode("utf-8", "replace")) + '"'
+    return (
+        '"'
+        + "".join(chr(b) if chr(b) in plain else f"\\{b:03o}" for b in text.encode("utf-8", "replace"))
+        + '"'
+    )
 
 
 def _plain(text: str) -> bool:

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from tilebench.backends.cuda.emit import FILE
@@ -31,9 +32,8 @@ class Compiled:
 def _nvrtc() -> Any:
     """cuda.bindings.nvrtc with its library loaded. Raises TargetError TB510 where there is none."""
     try:
-        from cuda.bindings import nvrtc
-
-        result, _, _ = nvrtc.nvrtcVersion()
+        nvrtc: Any = import_module("cuda.bindings.nvrtc")
+        result = nvrtc.nvrtcVersion()[0]
     except Exception as error:  # the loader raises RuntimeError, OSError or its own kinds, by platform
         raise TargetError(
             "TB510",
@@ -71,7 +71,12 @@ def supported() -> frozenset[int]:
 
 def options(arch: str) -> tuple[str, ...]:
     """The compile flags, in the order in which they count for the key of the store."""
-    return (f"--gpu-architecture={arch}", "--generate-line-info", "--ptxas-options=-v", "--diag-suppress=177,550")
+    return (
+        f"--gpu-architecture={arch}",
+        "--generate-line-info",
+        "--ptxas-options=-v",
+        "--diag-suppress=177,550",
+    )
 
 
 def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled:
@@ -91,10 +96,16 @@ def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled
         )
     flags = [o.encode() for o in options(arch)]
     start = time.perf_counter()
-    program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"/tilebench/kernel.cu", 0, [], []), "nvrtcCreateProgram")
+    program = _checked(
+        nvrtc.nvrtcCreateProgram(text.encode(), b"/tilebench/kernel.cu", 0, [], []), "nvrtcCreateProgram"
+    )
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        log = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace").strip("\0 \n")
+        log = (
+            _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            .decode(errors="replace")
+            .strip("\0 \n")
+        )
         if int(result) != 0:
             raise compile_error(log, arch, source)
         ptx = _read(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0").decode(errors="replace")
@@ -108,7 +119,9 @@ def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled
 def _checked(result: Any, what: str) -> Any:
     code, *values = result
     if int(code) != 0:
-        raise InternalError("TB903", f"{what} failed: {code}", why="NVRTC refused to work", fix="please report it")
+        raise InternalError(
+            "TB903", f"{what} failed: {code}", why="NVRTC refused to work", fix="please report it"
+        )
     return values[0] if values else None
 
 
@@ -122,7 +135,9 @@ def _read(size_of: Any, read: Any, program: Any) -> bytes:
 
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_ERROR = re.compile(rf"^(?P<file>[^\s(]+)\((?P<line>\d+)\): (?P<text>(?:catastrophic )?error.*)$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^(?P<file>[^\s(]+)\((?P<line>\d+)\): (?P<text>(?:catastrophic )?error.*)$", re.MULTILINE
+)
 
 
 def read_log(log: str) -> tuple[int | None, int | None, int, tuple[str, ...]]:

@@ -38,8 +38,19 @@ class Piece:
 _PIECES: dict[str, Piece] = {}
 
 
-def _piece(name: str, text: str, needs: str = "", newer: tuple[tuple[int, str], ...] = (), least: int = 0) -> None:
+def _piece(
+    name: str, text: str, needs: str = "", newer: tuple[tuple[int, str], ...] = (), least: int = 0
+) -> None:
     _PIECES[name] = Piece(name, ((least, text), *newer), tuple(needs.split()))
+
+
+def _instruction(signature: str, result: str, instruction: str, outputs: str, inputs: str) -> str:
+    """A function of one instruction: `signature { result r; asm(...); return r; }`."""
+    return f'DEVICE {result} {signature} {{\n  {result} r;\n  asm("{instruction};" : {outputs} : {inputs});\n  return r;\n}}'
+
+
+def _approximate(name: str, instruction: str) -> None:
+    _piece(name, _instruction(f"{name}(float x)", "float", f"{instruction} %0, %1", '"=f"(r)', '"f"(x)'))
 
 
 # ------------------------------------------------------------------ element types and conversions
@@ -49,12 +60,28 @@ _piece("bf16", "struct bf16 { unsigned short x; };")
 _piece("e4m3", "struct e4m3 { unsigned char x; };")
 _piece("e5m2", "struct e5m2 { unsigned char x; };")
 
-_piece("f32_f16", 'DEVICE float to_f32(f16 h) { float r; asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(h.x)); return r; }', "f16")
+_piece("f32_f16", _instruction("to_f32(f16 h)", "float", "cvt.f32.f16 %0, %1", '"=f"(r)', '"h"(h.x)'), "f16")
 _piece("f32_bf16", "DEVICE float to_f32(bf16 h) { return __uint_as_float((unsigned)h.x << 16); }", "bf16")
-_piece("f16_f32", 'DEVICE f16 to_f16(float v) { f16 r; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r.x) : "f"(v)); return r; }', "f16")
-_piece("f16_f64", 'DEVICE f16 to_f16(double v) { f16 r; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(r.x) : "d"(v)); return r; }', "f16")
-_piece("bf16_f32", 'DEVICE bf16 to_bf16(float v) { bf16 r; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r.x) : "f"(v)); return r; }', "bf16")
-_piece("tf32_f32", 'DEVICE float to_tf32(float v) { unsigned r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v)); return __uint_as_float(r); }')
+_piece(
+    "f16_f32", _instruction("to_f16(float v)", "f16", "cvt.rn.f16.f32 %0, %1", '"=h"(r.x)', '"f"(v)'), "f16"
+)
+_piece(
+    "f16_f64", _instruction("to_f16(double v)", "f16", "cvt.rn.f16.f64 %0, %1", '"=h"(r.x)', '"d"(v)'), "f16"
+)
+_piece(
+    "bf16_f32",
+    _instruction("to_bf16(float v)", "bf16", "cvt.rn.bf16.f32 %0, %1", '"=h"(r.x)', '"f"(v)'),
+    "bf16",
+)
+_piece(
+    "tf32_f32",
+    """
+DEVICE float to_tf32(float v) {
+  unsigned r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(v));
+  return __uint_as_float(r);
+}""",
+)
 # e4m3 -> f16: the same bits one place further right are the value / 256; e5m2 is the upper half of an f16.
 _piece(
     "f32_e4m3",
@@ -71,7 +98,11 @@ DEVICE float to_f32(e4m3 v) {
   return to_f32(f16{(unsigned short)r});
 }"""),),
 )  # fmt: skip
-_piece("f32_e5m2", "DEVICE float to_f32(e5m2 v) { return to_f32(f16{(unsigned short)(v.x << 8)}); }", "e5m2 f32_f16")
+_piece(
+    "f32_e5m2",
+    "DEVICE float to_f32(e5m2 v) { return to_f32(f16{(unsigned short)(v.x << 8)}); }",
+    "e5m2 f32_f16",
+)
 
 
 def _encode_fp8(name: str, mantissa: int, bias: int, largest: str) -> str:
@@ -86,7 +117,8 @@ DEVICE {name} to_{name}(float v) {{
   unsigned bits = __float_as_uint(v), sign = bits >> 24 & 0x80, a = bits & 0x7fffffffu;
   if (a > 0x7f800000u) return {name}{{0x7f}};
   float m = fminf(__uint_as_float(a), {largest});
-  if (m < {2.0 ** (1 - bias)!r}f) return {name}{{(unsigned char)(sign | (__float_as_uint(m + {magic}) - __float_as_uint({magic})))}};
+  if (m < {2.0 ** (1 - bias)!r}f)
+    return {name}{{(unsigned char)(sign | (__float_as_uint(m + {magic}) - __float_as_uint({magic})))}};
   a = __float_as_uint(m) - {(127 - bias) << 23:#x}u;
   return {name}{{(unsigned char)(sign | (a + {(1 << (shift - 1)) - 1:#x}u + (a >> {shift} & 1)) >> {shift})}};
 }}"""
@@ -104,11 +136,6 @@ DEVICE {_name} to_{_name}(float v) {{
   return {_name}{{(unsigned char)r}};
 }}"""),),
     )  # fmt: skip
-for _name in ("f16", "bf16"):
-    _piece(
-        f"pack_{_name}",
-        f'DEVICE unsigned pack_{_name}(float low, float high) {{ unsigned r; asm("cvt.rn.{_name}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }}',
-    )
 
 # ------------------------------------------------------------------ integers and floats
 
@@ -130,15 +157,37 @@ template <class T> DEVICE T floormod(T a, T b) {
   return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r;
 }""",
 )
-_piece("floordiv_u", "template <class T> DEVICE T floordiv_u(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }")
-_piece("floormod_u", "template <class T> DEVICE T floormod_u(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }")
+_piece(
+    "floordiv_u", "template <class T> DEVICE T floordiv_u(T a, T b) { return b == 0 ? (T)0 : (T)(a / b); }"
+)
+_piece(
+    "floormod_u", "template <class T> DEVICE T floormod_u(T a, T b) { return b == 0 ? (T)0 : (T)(a % b); }"
+)
 _piece(
     "truncdiv",
-    "template <class T> DEVICE T truncdiv(T a, T b) { return b == 0 ? (T)0 : b == (T)-1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b); }",
+    """
+template <class T> DEVICE T truncdiv(T a, T b) {
+  return b == 0 ? (T)0 : b == (T)-1 ? (T)(0ull - (unsigned long long)a) : (T)(a / b);
+}""",
 )
-_piece("truncmod", "template <class T> DEVICE T truncmod(T a, T b) { return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b); }")
-_piece("shift_left", "template <class T> DEVICE T shift_left(T a, int n) { return (unsigned)n < 8 * sizeof(T) ? (T)((unsigned long long)a << n) : (T)0; }")
-_piece("shift_right", "template <class T> DEVICE T shift_right(T a, int n) { return (unsigned)n < 8 * sizeof(T) ? (T)(a >> n) : (T)(a < 0 ? -1 : 0); }")
+_piece(
+    "truncmod",
+    "template <class T> DEVICE T truncmod(T a, T b) { return b == 0 || b == (T)-1 ? (T)0 : (T)(a % b); }",
+)
+_piece(
+    "shift_left",
+    """
+template <class T> DEVICE T shift_left(T a, int n) {
+  return (unsigned)n < 8 * sizeof(T) ? (T)((unsigned long long)a << n) : (T)0;
+}""",
+)
+_piece(
+    "shift_right",
+    """
+template <class T> DEVICE T shift_right(T a, int n) {
+  return (unsigned)n < 8 * sizeof(T) ? (T)(a >> n) : (T)(a < 0 ? -1 : 0);
+}""",
+)
 _piece(
     "integer_power",
     """
@@ -150,34 +199,83 @@ template <class T> DEVICE T integer_power(T x, T n) {
 )
 _piece("square", "template <class T> DEVICE T square(T x) { return x * x; }")
 _piece("is_nan", "template <class T> DEVICE bool is_nan(T x) { return x != x; }")
-_piece("is_inf", "DEVICE bool is_inf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }\nDEVICE bool is_inf(double x) { return (__double_as_longlong(x) & 0x7fffffffffffffffll) == 0x7ff0000000000000ll; }")
-_piece("is_finite", "DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }\nDEVICE bool is_finite(double x) { return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll; }")
-_piece("sigmoid", "DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }\nDEVICE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }")
-_piece("exp2_fast", 'DEVICE float exp2_fast(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
-_piece("rcp_fast", 'DEVICE float rcp_fast(float x) { float r; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
-_piece("rsqrt_fast", 'DEVICE float rsqrt_fast(float x) { float r; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
-_piece("sqrt_fast", 'DEVICE float sqrt_fast(float x) { float r; asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
-_piece("tanh_fast", 'DEVICE float tanh_fast(float x) { float r; asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }')
-_piece("sigmoid_fast", "DEVICE float sigmoid_fast(float x) { return rcp_fast(1.0f + exp2_fast(-1.4426950408889634f * x)); }", "rcp_fast exp2_fast")
-_piece("bit_cast", "template <class T, class S> DEVICE T bit_cast(S s) { static_assert(sizeof(T) == sizeof(S), \"widths\"); union U { S s; T t; DEVICE U() {} } u; u.s = s; return u.t; }")
+_piece(
+    "is_inf",
+    """
+DEVICE bool is_inf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }
+DEVICE bool is_inf(double x) { return (__double_as_longlong(x) & 0x7fffffffffffffffll) == 0x7ff0000000000000ll; }""",
+)
+_piece(
+    "is_finite",
+    """
+DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
+DEVICE bool is_finite(double x) { return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll; }""",
+)
+_piece(
+    "sigmoid",
+    """
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }""",
+)
+_approximate("exp2_fast", "ex2.approx.ftz.f32")
+_approximate("rcp_fast", "rcp.approx.ftz.f32")
+_approximate("rsqrt_fast", "rsqrt.approx.ftz.f32")
+_approximate("sqrt_fast", "sqrt.approx.ftz.f32")
+_approximate("tanh_fast", "tanh.approx.f32")
+_piece(
+    "sigmoid_fast",
+    "DEVICE float sigmoid_fast(float x) { return rcp_fast(1.0f + exp2_fast(-1.4426950408889634f * x)); }",
+    "rcp_fast exp2_fast",
+)
+_piece(
+    "bit_cast",
+    """
+template <class T, class S> DEVICE T bit_cast(S s) {
+  static_assert(sizeof(T) == sizeof(S), "widths");
+  union U { S s; T t; DEVICE U() {} } u;
+  u.s = s;
+  return u.t;
+}""",
+)
 
 # ------------------------------------------------------------------ memory
 
-_piece("shared_address", "DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }")
+_piece(
+    "shared_address",
+    "DEVICE unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }",
+)
+
+
+def _cp_async(count: int, way: str, or_zero: bool) -> tuple[str, str, str]:
+    name = f"cp_async_{count}" + ("_or_zero" if or_zero else "")
+    extra, slot, size = (", bool p", ", %2", f', "r"(p ? {count} : 0)') if or_zero else ("", "", "")
+    body = (
+        f"DEVICE void {name}(void* d, const void* s{extra}) {{\n"
+        f'  asm volatile("cp.async.{way}.shared.global [%0], [%1], {count}{slot};"\n'
+        f'    :: "r"(shared_address(d)), "l"(s){size} : "memory");\n}}'
+    )
+    return name, body, "shared_address"
+
+
 for _bytes, _way in ((4, "ca"), (8, "ca"), (16, "cg")):
-    _piece(
-        f"cp_async_{_bytes}",
-        f'DEVICE void cp_async_{_bytes}(void* d, const void* s) {{ asm volatile("cp.async.{_way}.shared.global [%0], [%1], {_bytes};" :: "r"(shared_address(d)), "l"(s) : "memory"); }}',
-        "shared_address",
-    )
-    _piece(
-        f"cp_async_{_bytes}_or_zero",
-        f'DEVICE void cp_async_{_bytes}_or_zero(void* d, const void* s, bool p) {{ asm volatile("cp.async.{_way}.shared.global [%0], [%1], {_bytes}, %2;" :: "r"(shared_address(d)), "l"(s), "r"(p ? {_bytes} : 0) : "memory"); }}',
-        "shared_address",
-    )
-_piece("cp_async_commit", 'DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }')
-_piece("cp_async_wait", 'template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }')
-_piece("barrier", 'template <int ID, int THREADS> DEVICE void barrier() { asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory"); }')
+    _piece(*_cp_async(_bytes, _way, False))
+    _piece(*_cp_async(_bytes, _way, True))
+_piece(
+    "cp_async_commit",
+    'DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }',
+)
+_piece(
+    "cp_async_wait",
+    """
+template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }""",
+)
+_piece(
+    "barrier",
+    """
+template <int ID, int THREADS> DEVICE void barrier() {
+  asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+}""",
+)
 
 
 def _ldmatrix(matrices: int, transpose: bool) -> tuple[str, str]:
@@ -219,13 +317,27 @@ template <int BITS, class F> DEVICE unsigned atomic_loop_narrow(void* p, F chang
   return (old & mask) >> shift;
 }""",
 )
-_piece("atomic_add_f16", 'DEVICE f16 atomic_add(f16* p, f16 v) { f16 r; asm volatile("atom.add.noftz.f16 %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory"); return r; }', "f16")
+
+
+def _native_add(c: str) -> str:
+    return (
+        f"DEVICE {c} atomic_add({c}* p, {c} v) {{\n  {c} r;\n"
+        f'  asm volatile("atom.add.noftz.{c} %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory");\n  return r;\n}}'
+    )
+
+
+_piece("atomic_add_f16", _native_add("f16"), "f16")
 _piece(
     "atomic_add_bf16",
-    "DEVICE bf16 atomic_add(bf16* p, bf16 v) { return bf16{(unsigned short)atomic_loop_narrow<16>(p, [=](unsigned b) { return (unsigned)to_bf16(to_f32(bf16{(unsigned short)b}) + to_f32(v)).x; })}; }",
+    """
+DEVICE bf16 atomic_add(bf16* p, bf16 v) {
+  return bf16{(unsigned short)atomic_loop_narrow<16>(p, [=](unsigned b) {
+    return (unsigned)to_bf16(to_f32(bf16{(unsigned short)b}) + to_f32(v)).x;
+  })};
+}""",
     "atomic_loop bf16_f32 f32_bf16",
-    ((90, 'DEVICE bf16 atomic_add(bf16* p, bf16 v) { bf16 r; asm volatile("atom.add.noftz.bf16 %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory"); return r; }'),),
-)  # fmt: skip
+    ((90, _native_add("bf16")),),
+)
 
 
 @cache
@@ -264,13 +376,18 @@ def _make_atomic(name: str, op: str, dtype: DType) -> Piece:
     if op != "exch":
         changed = encode_text(dtype, changed)
     needs.append("bit_cast")
-    word = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[dtype.bytes * 8]
+    word = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[
+        dtype.bytes * 8
+    ]
     wide = "unsigned long long" if dtype.bytes == 8 else "unsigned"
-    body = f"[=]({wide} w) {{ {c} x = bit_cast<{c}>(({word})w); {c} r = {changed}; return ({wide})bit_cast<{word}>(r); }}"
-    if dtype.bytes >= 4:
-        text = head + f"{{ return bit_cast<{c}>(atomic_loop(({wide}*)p, {body})); }}"
-    else:
-        text = head + f"{{ return bit_cast<{c}>(({word})atomic_loop_narrow<{dtype.bytes * 8}>(p, {body})); }}"
+    change = (
+        f"  auto change = [=]({wide} w) {{\n    {c} x = bit_cast<{c}>(({word})w), r = {changed};\n"
+        f"    return ({wide})bit_cast<{word}>(r);\n  }};\n"
+    )
+    loop = f"atomic_loop(({wide}*)p, change)"
+    if dtype.bytes < 4:
+        loop = f"({word})atomic_loop_narrow<{dtype.bytes * 8}>(p, change)"
+    text = head + f"{{\n{change}  return bit_cast<{c}>({loop});\n}}"
     return Piece(name, ((0, text),), tuple(needs))
 
 
@@ -296,7 +413,9 @@ def mma_piece(shape: tuple[int, int, int], d: DType, a: DType, b: DType, round_t
     return Piece(name, ((least, body),), ("tf32_f32",) if round_tf32 else ())
 
 
-def _mma(name: str, shape: tuple[int, int, int], kinds: list[str], a_bits: int, b_bits: int, round_tf32: bool) -> str:
+def _mma(
+    name: str, shape: tuple[int, int, int], kinds: list[str], a_bits: int, b_bits: int, round_tf32: bool
+) -> str:
     m, n, k = shape
     d_kind, a_kind, b_kind = kinds
     d_count = m * n // 32 // (2 if d_kind == "f16" else 1)
@@ -309,11 +428,14 @@ def _mma(name: str, shape: tuple[int, int, int], kinds: list[str], a_bits: int, 
         value = "__float_as_uint(to_tf32(__uint_as_float({}[{}])))"
     else:
         value = "{}[{}]"
-    inputs = ", ".join(f'"r"({value.format(o, i)})' for o, c in (("A", a_count), ("B", b_count)) for i in range(c))
+    inputs = ", ".join(
+        f'"r"({value.format(o, i)})' for o, c in (("A", a_count), ("B", b_count)) for i in range(c)
+    )
     return (
         f"DEVICE void {name}(void* d, const void* a, const void* b) {{\n"
         f"  {d_type}* D = ({d_type}*)d; const unsigned *A = (const unsigned*)a, *B = (const unsigned*)b;\n"
-        f'  asm volatile("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d_kind}.{a_kind}.{b_kind}.{d_kind} {", ".join(groups)}, {groups[0]};"\n'
+        f'  asm volatile("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d_kind}.{a_kind}.{b_kind}.{d_kind} "\n'
+        f'    "{", ".join(groups)}, {groups[0]};"\n'
         f"    : {outputs} : {inputs});\n}}"
     )
 

@@ -49,11 +49,21 @@ def disassemble(cubin: bytes, timeout: float = 60.0) -> CodeText:
         try:
             done = subprocess.run(command, capture_output=True, timeout=timeout, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TargetError("TB514", f"nvdisasm did not run: {error}", why=str(program), fix="reinstall nvidia-cuda-nvdisasm") from error
+            raise TargetError(
+                "TB514",
+                f"nvdisasm did not run: {error}",
+                why=str(program),
+                fix="reinstall nvidia-cuda-nvdisasm",
+            ) from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()[:300]
         fix = "install the newest nvidia-cuda-nvdisasm"
-        raise TargetError("TB514", f"nvdisasm cannot read this binary: {said}", why=f"{program} gave {done.returncode}", fix=fix)
+        raise TargetError(
+            "TB514",
+            f"nvdisasm cannot read this binary: {said}",
+            why=f"{program} gave {done.returncode}",
+            fix=fix,
+        )
     return parse(done.stdout.decode(errors="replace"))
 
 
@@ -72,9 +82,7 @@ def parse(text: str) -> CodeText:
         place = _PLACE.match(raw)
         if place is not None:
             named = _cell_line(place)
-            if fresh:
-                line = named
-            elif not line:
+            if fresh or not line:
                 line = named
             fresh = False
             continue

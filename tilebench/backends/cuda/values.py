@@ -15,7 +15,19 @@ import numpy as np
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, storage_bits
 from tilebench.errors import InternalError, TargetError
 from tilebench.ir.dtype import DType, round_to
-from tilebench.ir.expr import COMPARISONS, Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
+from tilebench.ir.expr import (
+    COMPARISONS,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    int_value,
+)
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.thread import Memory
 
@@ -44,9 +56,18 @@ _FAST_PIECE = {
     "exp2": "exp2_fast", "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
     "sigmoid": "sigmoid_fast",
 }  # fmt: skip
-_SHUFFLES = {"shfl_xor": "__shfl_xor_sync", "shfl_up": "__shfl_up_sync", "shfl_down": "__shfl_down_sync", "shfl": "__shfl_sync"}
+_SHUFFLES = {
+    "shfl_xor": "__shfl_xor_sync",
+    "shfl_up": "__shfl_up_sync",
+    "shfl_down": "__shfl_down_sync",
+    "shfl": "__shfl_sync",
+}
 _VOTES = {"ballot": "__ballot_sync", "any_sync": "__any_sync", "all_sync": "__all_sync"}
-_BLOCK_VOTES = {"syncthreads_and": "__syncthreads_and", "syncthreads_or": "__syncthreads_or", "syncthreads_count": "__syncthreads_count"}
+_BLOCK_VOTES = {
+    "syncthreads_and": "__syncthreads_and",
+    "syncthreads_or": "__syncthreads_or",
+    "syncthreads_count": "__syncthreads_count",
+}
 FULL_WARP = "0xffffffffu"
 
 
@@ -156,11 +177,21 @@ class Values:
                 return f"({self.text(e.condition, OR)} ? {self.stored(e.then)} : {self.stored(e.orelse)})"
             case Call() if e.name in _SHUFFLES or e.name == "reinterpret":
                 return self._bits_call(e)
+            case Cast():
+                return self._narrowed(e, c)
             case _:
                 self.use(f"{c}_f32")
-                if isinstance(e, Cast) and e.value.dtype == "float64" and dtype == "float16":
-                    self.use("f16_f64")
                 return f"to_{c}({self._raw(e)[0]})"
+
+    def _narrowed(self, e: Cast, c: str) -> str:
+        """A conversion to the narrow float `c`: from float, from double where the hardware rounds it directly, else by float."""
+        source = e.value.dtype
+        if source == "float64" and c == "f16":
+            self.use("f16_f64")
+            return f"to_f16({self.text(e.value, TERNARY)})"
+        self.use(f"{c}_f32")
+        is_float = source.is_float and source != "float64"
+        return f"to_{c}({self.text(e.value, TERNARY) if is_float else '(float)' + self.text(e.value, UNARY)})"
 
     def value(self, e: Expr) -> Text:
         """The value of `e` to calculate with, and the rank of its outermost operator."""
@@ -196,7 +227,11 @@ class Values:
     def wide(self, e: Expr) -> Text:
         """An integer expression evaluated in 64 bits: only its leaves are 32-bit values."""
         found = self.interval(e)
-        if e.dtype.bits >= 64 or isinstance(e, Const) or (found and -(2**31) <= found[0] and found[1] < 2**31):
+        if (
+            e.dtype.bits >= 64
+            or isinstance(e, Const)
+            or (found and found[0] >= -(2**31) and found[1] < 2**31)
+        ):
             return self.value(e)
         match e:
             case Binary(op="add" | "sub" | "mul"):
@@ -213,7 +248,9 @@ class Values:
 
     def _narrow_leaf(self, e: Expr) -> bool:
         found = self.interval(e)
-        return e.dtype.bits < 64 and (isinstance(e, Const) or bool(found and -(2**31) <= found[0] and found[1] < 2**31))
+        return e.dtype.bits < 64 and (
+            isinstance(e, Const) or bool(found and found[0] >= -(2**31) and found[1] < 2**31)
+        )
 
     # ---------------------------------------------------------------- one node
 
@@ -255,9 +292,9 @@ class Values:
                 return self._wrapped(e.dtype, f"0u - ({_unsigned(e.dtype)}){self.text(e.value, UNARY)}")
             text = self.text(e.value, UNARY)
             return ("-" + text if not text.startswith("-") else f"-({text})"), UNARY
-        return self._narrow(e.dtype, f"~{self.text(e.value, UNARY)}", UNARY)
+        return self.narrow(e.dtype, f"~{self.text(e.value, UNARY)}", UNARY)
 
-    def _narrow(self, dtype: DType, text: str, rank: int) -> Text:
+    def narrow(self, dtype: DType, text: str, rank: int) -> Text:
         """An integer result brought back to its width: C++ calculates in int."""
         if dtype.name == "int4":
             return f"((int)((unsigned)({text}) << 28) >> 28)", POSTFIX
@@ -269,7 +306,7 @@ class Values:
 
     def _wrapped(self, dtype: DType, text: str) -> Text:
         if dtype.bits < 32:
-            return self._narrow(dtype, text, ADD)
+            return self.narrow(dtype, text, ADD)
         return f"({c_name(dtype)})({text})", UNARY
 
     def _binary(self, e: Binary) -> Text:
@@ -281,12 +318,20 @@ class Values:
         if op in ("floordiv", "floormod", "truncdiv", "truncmod"):
             return self._division(e)
         if op == "pow":
-            return self._power(e.left, e.right, e.dtype)
+            return self.power(e.left, e.right, e.dtype)
         symbol, rank = _OPERATORS[op]
         if op in COMPARISONS or op in ("and", "or") or dtype.is_float:
             tight = rank + 1
-            left = self.text(e.left, tight if op in COMPARISONS or op in ("and", "or") else rank)
-            return f"{left} {symbol} {self.text(e.right, tight)}", rank
+            if op in ("and", "or"):
+                same = [isinstance(x, Binary) and x.op == op for x in (e.left, e.right)]
+                parts = (
+                    self.text(x, rank if s else BITOR) for x, s in zip((e.left, e.right), same, strict=True)
+                )
+                return f" {symbol} ".join(parts), rank
+            return (
+                f"{self.text(e.left, tight if op in COMPARISONS else rank)} {symbol} {self.text(e.right, tight)}",
+                rank,
+            )
         if op in ("add", "sub", "mul") and dtype.kind == "int" and dtype.bits >= 32 and self.is_data(e):
             found = self.interval(e)
             limit = 1 << (dtype.bits - 1)
@@ -294,15 +339,24 @@ class Values:
                 u = _unsigned(dtype)
                 parts = (f"({u}){self.text(x, UNARY)}" for x in (e.left, e.right))
                 return self._wrapped(dtype, f" {symbol} ".join(parts))
-        text = f"{self.text(e.left, rank)} {symbol} {self.text(e.right, rank + 1)}"
+        text = f"{self._operand(e.left, op, rank)} {symbol} {self._operand(e.right, op, rank + 1)}"
         if dtype.kind == "bool":
             return text, rank
-        return self._narrow(e.dtype, text, rank)
+        return self.narrow(e.dtype, text, rank)
+
+    def _operand(self, e: Expr, op: str, rank: int) -> str:
+        """An operand; one of a bit operator or shift that is itself made of operators is put in parentheses, to be read easily."""
+        if op in ("add", "sub", "mul") or (isinstance(e, Binary) and e.op == op and op not in ("shl", "shr")):
+            return self.text(e, rank)
+        return self.text(e, UNARY)
 
     def _extreme(self, e: Binary) -> Text:
         a, b = self.text(e.left, TERNARY), self.text(e.right, TERNARY)
         if e.dtype.kind == "bool":
-            return f"{self.text(e.left, BITAND)} {'&' if e.op == 'min' else '|'} {self.text(e.right, BITAND + 1)}", BITOR
+            return (
+                f"{self.text(e.left, BITAND)} {'&' if e.op == 'min' else '|'} {self.text(e.right, BITAND + 1)}",
+                BITOR,
+            )
         if e.dtype.is_float:
             return f"f{e.op}{'' if e.dtype == 'float64' else 'f'}({a}, {b})", POSTFIX
         if e.dtype.bits < 32:
@@ -314,13 +368,17 @@ class Values:
         if amount is not None and 0 <= amount < e.dtype.bits:
             if e.op == "shl":
                 if e.dtype.kind == "int" and e.dtype.bits >= 32 and self.is_data(e):
-                    return self._wrapped(e.dtype, f"({_unsigned(e.dtype)}){self.text(e.left, UNARY)} << {amount}")
-                return self._narrow(e.dtype, f"{self.text(e.left, SHIFT)} << {amount}", SHIFT)
-            return f"{self.text(e.left, SHIFT)} >> {amount}", SHIFT
+                    return self._wrapped(
+                        e.dtype, f"({_unsigned(e.dtype)}){self.text(e.left, UNARY)} << {amount}"
+                    )
+                return self.narrow(e.dtype, f"{self.text(e.left, UNARY)} << {amount}", SHIFT)
+            return f"{self.text(e.left, UNARY)} >> {amount}", SHIFT
         name = "shift_left" if e.op == "shl" else "shift_right"
         self.use(name)
         c = c_name(e.dtype)
-        return self._narrow(e.dtype, f"{name}<{c}>({self.text(e.left, TERNARY)}, (int){self.text(e.right, UNARY)})", POSTFIX)
+        return self.narrow(
+            e.dtype, f"{name}<{c}>({self.text(e.left, TERNARY)}, (int){self.text(e.right, UNARY)})", POSTFIX
+        )
 
     def _division(self, e: Binary) -> Text:
         k = int_value(e.right)
@@ -329,10 +387,14 @@ class Values:
         if k is not None and k > 0:
             if floor and k & (k - 1) == 0:
                 if quotient:
-                    return f"{self.text(e.left, SHIFT)} >> {k.bit_length() - 1}", SHIFT
-                return f"{self.text(e.left, BITAND)} & {constant(k - 1, e.dtype)[0]}", BITAND
+                    return f"{self.text(e.left, UNARY)} >> {k.bit_length() - 1}", SHIFT
+                return f"{self.text(e.left, UNARY)} & {constant(k - 1, e.dtype)[0]}", BITAND
             if not floor or self.non_negative(e.left):
-                return self._narrow(e.dtype, f"{self.text(e.left, MUL)} {'/' if quotient else '%'} {constant(k, e.dtype)[0]}", MUL)
+                return self.narrow(
+                    e.dtype,
+                    f"{self.text(e.left, MUL)} {'/' if quotient else '%'} {constant(k, e.dtype)[0]}",
+                    MUL,
+                )
         name = "trunc" if not floor else "floor"
         name += "div" if quotient else "mod"
         if floor and self.non_negative(e.left) and self.non_negative(e.right):
@@ -341,10 +403,14 @@ class Values:
         c = c_name(e.dtype)
         return f"{name}<{c}>({self.text(e.left, TERNARY)}, {self.text(e.right, TERNARY)})", POSTFIX
 
-    def _power(self, base: Expr, exponent: Expr, dtype: DType) -> Text:
+    def power(self, base: Expr, exponent: Expr, dtype: DType) -> Text:
+        """base ** exponent."""
         if dtype.is_int:
             self.use("integer_power")
-            return f"integer_power<{c_name(dtype)}>({self.text(base, TERNARY)}, {self.text(exponent, TERNARY)})", POSTFIX
+            return (
+                f"integer_power<{c_name(dtype)}>({self.text(base, TERNARY)}, {self.text(exponent, TERNARY)})",
+                POSTFIX,
+            )
         if isinstance(exponent, Const) and exponent.value == 2:
             self.use("square")
             return f"square({self.text(base, TERNARY)})", POSTFIX
@@ -367,7 +433,7 @@ class Values:
         if source.is_float and to.bits < 32:
             text = f"(int){text}"
         if to.name in ("int4", "uint4"):
-            return self._narrow(to, text, UNARY)
+            return self.narrow(to, text, UNARY)
         return f"({c_name(to)}){text}", UNARY
 
     # ---------------------------------------------------------------- calls
@@ -386,7 +452,13 @@ class Values:
         if special is not None:
             return special(self, e)
         if name not in _LIBRARY and name not in ("rcp", "sigmoid"):
-            raise TargetError("TB507", f"the CUDA back end does not have {name}", at=e.loc, why="it is not in the table of intrinsics", fix="write it with other functions")
+            raise TargetError(
+                "TB507",
+                f"the CUDA back end does not have {name}",
+                at=e.loc,
+                why="it is not in the table of intrinsics",
+                fix="write it with other functions",
+            )
         return self._math(e)
 
     def _math(self, e: Call) -> Text:
@@ -399,7 +471,11 @@ class Values:
                 self.use(_FAST_PIECE[e.name])
                 return f"{_FAST_PIECE[e.name]}({arguments})", POSTFIX
         if e.name == "rcp":
-            return (f"1.0 / {self.text(e.args[0], UNARY)}", MUL) if double else (f"__frcp_rn({arguments})", POSTFIX)
+            return (
+                (f"1.0 / {self.text(e.args[0], UNARY)}", MUL)
+                if double
+                else (f"__frcp_rn({arguments})", POSTFIX)
+            )
         if e.name == "sigmoid":
             self.use("sigmoid")
             return f"sigmoid({arguments})", POSTFIX
@@ -420,7 +496,7 @@ class Values:
             return f"{c}{{({width}){name}({FULL_WARP}, (unsigned)({self.stored(x)}).x, {lane})}}"
         if x.dtype.bits < 32:
             return f"({c_name(x.dtype)}){name}({FULL_WARP}, (int){self.text(x, UNARY)}, {lane})"
-        return f"{name}({FULL_WARP}, {_as_type(x.dtype, self.text(x, TERNARY))}, {lane})"
+        return f"{name}({FULL_WARP}, {self.text(x, TERNARY)}, {lane})"
 
     def _use_type(self, dtype: DType) -> None:
         if dtype.name in NARROW_FLOATS:
@@ -428,7 +504,7 @@ class Values:
 
 
 def _as_type(dtype: DType, text: str) -> str:
-    return text if dtype.name in NARROW_FLOATS else f"({c_name(dtype)})({text})"
+    return f"({c_name(dtype)})({text})" if dtype.bits < 32 and dtype.name not in NARROW_FLOATS else text
 
 
 def _absolute(values: Values, e: Call) -> Text:
@@ -437,7 +513,7 @@ def _absolute(values: Values, e: Call) -> Text:
         return f"fabs{'' if e.dtype == 'float64' else 'f'}({text})", POSTFIX
     if e.dtype.kind != "int":
         return values.value(e.args[0])
-    return values._narrow(e.dtype, f"{'ll' if e.dtype.bits == 64 else ''}abs({text})", POSTFIX)
+    return values.narrow(e.dtype, f"{'ll' if e.dtype.bits == 64 else ''}abs({text})", POSTFIX)
 
 
 def _class_of(piece: str) -> Callable[[Values, Call], Text]:
@@ -470,7 +546,7 @@ _SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
     "ldexp": lambda values, e: (
         f"ldexp{'' if e.dtype == 'float64' else 'f'}({values.text(e.args[0], TERNARY)}, (int){values.text(e.args[1], UNARY)})", POSTFIX),
     "dp4a": lambda values, e: (f"__dp4a({', '.join(values.text(a, TERNARY) for a in e.args)})", POSTFIX),
-    "pow": lambda values, e: values._power(e.args[0], e.args[1], e.dtype),
+    "pow": lambda values, e: values.power(e.args[0], e.args[1], e.dtype),
 }  # fmt: skip
 
 
@@ -499,4 +575,3 @@ def _is_exact(e: Expr) -> bool:
 
 def _at_least(text: Text, rank: int) -> str:
     return f"({text[0]})" if text[1] < rank else text[0]
-
