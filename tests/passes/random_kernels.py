@@ -45,7 +45,7 @@ def random_kernel(seed: int) -> Kernel:
     for buffer, value in ((Y, 1), (row, 2), (col, 3), (line, 1), (T, 4), (sums, 1), (Z, 1)):
         d.add(fill(buffer, value))
     for _ in range(r.randint(2, 7)):
-        match r.randint(0, 18):
+        match r.randint(0, 22):
             case 0:
                 d.add(reduce_sum(X, row, dim=1, clear=r.random() < 0.5))
             case 1:
@@ -92,6 +92,17 @@ def random_kernel(seed: int) -> Kernel:
                     d.store(row, i, row[i] + sums[M - 1 - i])
             case 17:
                 d.store(T, (0, 0), row[M - 1] + X[0, N - 1])
+            case 18:
+                with d.parallel(M) as (i,):
+                    d.store(sums, i, row[i] * 2)
+                    d.store(row, i, sums[i] + 1)
+            case 19:
+                with d.parallel(M, N) as (i, j):
+                    d.store(T, (j, i), T[j, i] + Y[i, j] + row[i])
+            case 20:
+                d.add(cumsum(T, dim=r.choice([0, 1]), reverse=r.random() < 0.5))
+            case 21:
+                d.add(cumsum(row, dim=0), copy(row, sums))
             case _:
                 with d.parallel(M * N) as (i,):
                     d.store(Y, (i // N, i % N), X[i // N, i % N] + i % 3)

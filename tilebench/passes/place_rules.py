@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tilebench.errors import Loc
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Call, Expr, Load, Var, cast, const, int_value, is_const
+from tilebench.ir.expr import Call, Expr, Load, Var, cast, const, int_value, is_const, same
 from tilebench.ir.rewrite import rebuild_keeping_binders, seq, substitute, walk
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import (
@@ -74,7 +74,10 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A nest, or an op as one. origin: the statement; reduced: the loop dimension that is folded or scanned."""
+    """A nest, or an op as one. origin: the statement; reduced: the loop dimension that is folded or scanned.
+
+    rereads: an iteration reads back from memory what it wrote there, so one thread alone must run it.
+    """
 
     origin: Stmt
     names: tuple[Var, ...]
@@ -84,6 +87,7 @@ class Node:
     reduced: int | None = None
     width: int | None = None
     layout: FragmentLayout | None = None
+    rereads: bool = False
 
     def of(self, *scopes: str) -> Iterator[Access]:
         """Accesses to buffers of these scopes."""
@@ -183,7 +187,35 @@ def node_of_nest(nest: Parallel, origin: Stmt | None = None) -> Node:
         elif isinstance(n, Load) and not isinstance(n.buffer, Memory):
             found.append(Access(n.buffer, n.indices, False))
     layout = nest.layout if isinstance(nest.layout, FragmentLayout) else None
-    return Node(origin or nest, names, extents, tuple(found), nest.loc, None, nest.coalesced_width, layout)
+    again = _rereads(body)
+    return Node(origin or nest, names, extents, tuple(found), nest.loc, None, nest.coalesced_width, layout, again)
+
+
+def storage_of(buffer: Buffer) -> Buffer:
+    """The buffer whose storage this one is (itself unless it is a view)."""
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
+def _rereads(body: Stmt) -> bool:
+    """Whether memory that the body writes is also read, other than as the old value of the one element written."""
+    writers: dict[Buffer, list[Store | AtomicRMW]] = {}
+    for n in walk(body):
+        if isinstance(n, Store | AtomicRMW) and n.buffer.scope in ("global", "shared"):
+            writers.setdefault(storage_of(n.buffer), []).append(n)
+    if not writers:
+        return False
+    for n in walk(body):
+        if isinstance(n, Load) and (found := writers.get(storage_of(n.buffer))):
+            only = found[0]
+            if len(found) > 1 or not isinstance(only, Store) or only.buffer is not n.buffer:
+                return True
+            if not all(same(a, b) for a, b in zip(n.indices, only.indices, strict=True)):
+                return True
+            if not any(part is n for part in walk(only.value)):
+                return True
+    return False
 
 
 def node_of(s: Stmt) -> Node | None:
@@ -315,7 +347,7 @@ def anchored(
         if not isinstance(held, FragmentLayout):
             continue
         loop = pulled_back(node, access, held, threads)
-        if loop is None:
+        if loop is None or (node.rereads and loop.replication > 1):
             continue
         if loop not in tried:
             tried[loop] = _converted_bytes(node, loop, layouts)
@@ -460,7 +492,7 @@ def free_layout(
             vector //= 2
     if vector > 1:
         why += f", {vector} elements at a time"
-    if lead in reduced:
+    if lead in reduced and not node.rereads:
         layout = row_layout(node.extents, threads, vector, lead)
         return layout, Reason(why + ", each row within as few warps as possible", node.loc)
     order = [d for d in range(len(node.extents)) if d != lead] + [lead]

@@ -36,7 +36,7 @@ from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, 
 from tilebench.ir.tile import Bind, Buffer, For, If, Region, Seq, Stmt, Store
 from tilebench.layouts import FragmentLayout, SharedLayout, row_major
 from tilebench.passes.indices import MANY, divisor, flat_index
-from tilebench.passes.place_rules import find_by_place
+from tilebench.passes.place_rules import find_by_place, storage_of
 from tilebench.passes.stages import Reason, Synchronised
 from tilebench.passes.uniform import per_thread_statements
 
@@ -45,13 +45,6 @@ if TYPE_CHECKING:
     from tilebench.passes.lower.nest import Nest
 
 INT32_MAX = 2**31 - 1
-
-
-def storage_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one is (itself unless it is a view)."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
 
 
 class Builder:

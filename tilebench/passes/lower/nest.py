@@ -603,6 +603,8 @@ class Nest:
                     b.outside_value(e.buffer) if e.buffer.scope == "global" and inside is not None else None
                 )
                 predicate = both(self._inside(), inside)
+                if storage_of(e.buffer) in self.written:  # read and written by one of its holders
+                    predicate = both(predicate, self._owner())
                 if outside is None or is_const(outside, 0):
                     b.emit(
                         VectorCopy(
