@@ -143,7 +143,7 @@ def solve_symbols(kernel: Kernel, values: Sequence[TensorView | Any | None]) -> 
     for _ in range(2):  # a second round settles extents that are expressions of symbols bound later
         for param, value in zip(kernel.params, values, strict=True):
             if isinstance(param.value, Var):
-                if param.value in kernel.symbols and value is not None:
+                if value is not None and any(param.value is s for s in kernel.symbols):
                     symbols[param.value] = int(value)
                 continue
             if value is None:

@@ -42,7 +42,7 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
     defaults = _defaults(plain)
     for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         name, place = argument.arg, frame.loc(argument)
-        annotation = _annotation(walker, plain, argument, frame)
+        annotation = _dtype_like(_annotation(walker, plain, argument, frame))
         match annotation:
             case TensorType():
                 frame.names[name] = walker.parameters[name] = as_buffer(name, annotation, place)
@@ -102,12 +102,13 @@ def _annotation(walker: Walker, function: types.FunctionType, argument: ast.arg,
     """The annotation's value: as evaluated when the function was defined, else now (strings)."""
     made = getattr(function, "__annotations__", {}).get(argument.arg)
     if made is not None and not isinstance(made, str):
-        return _dtype_like(made)
+        return made
     return walker.annotation(argument.annotation, frame) if argument.annotation is not None else None
 
 
 def _dtype_like(value: Any) -> Any:
-    if value in (int, float, bool):
+    """`n: int` of a @T.prim_func is an int32 of the launch."""
+    if value is int or value is float or value is bool:
         from tilebench.language.dtypes import dtype
 
         return dtype(value)
