@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilebench.errors import Loc
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, binary, cast, const, int_value, is_const, select
 from tilebench.ir.rewrite import children, loads, rebuild, seq, substitute, variables, walk
@@ -273,12 +272,12 @@ def _unseen_outside(body: Stmt, loop: Pipelined, buffer: Buffer) -> bool:
             own = [t for t in touches(part) if t.stmt is part and t.buffer is buffer]
             if own and not fresh:
                 return False
-            if not all(safe(c, fresh) for c in inner):
+            around = any(n is loop for n in walk(part))
+            again = around and isinstance(part, For | While | Pipelined)
+            if not all(safe(c, fresh and not again) for c in inner):
                 return False
-            fresh = fresh and not any(n is loop for n in walk(part))
+            fresh = fresh and not around
         return True
 
     return safe(body, False)
 
-
-__all__ = ["Loc", "pipeline"]
