@@ -190,10 +190,14 @@ class _Printer:
         head: list[str] = []
         if program.shared_bytes:
             head.append("extern __shared__ __align__(1024) unsigned char shared_memory[];")
-        blocks = program.facts.get("min_blocks")
+        blocks = program.facts.get("min_blocks") or self._least_blocks()
         bounds = f"{program.threads}, {int(blocks)}" if blocks else f"{program.threads}"
         head.append(f'extern "C" __global__ void __launch_bounds__({bounds}) {ENTRY}({", ".join(texts)}) {{')
         return head
+
+    def _least_blocks(self) -> int:
+        """1 where accumulators live in registers: without a number ptxas spills them to fit more blocks on an SM."""
+        return int(any(isinstance(node, Mma) for body in self.bodies for node in walk(body)))
 
     def _grid_variables(self) -> None:
         program, values = self.program, self.values
