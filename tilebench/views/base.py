@@ -62,8 +62,8 @@ def figure_text(figure: Figure) -> str:
             value, unit = value / scale, name
             break
     shown = f"{value:.0%}" if unit == "of warps" else number(value)
-    word = {"measured": "on", "predicted": "by", "simulated": "by"}[figure.provenance]
-    origin = f"{figure.provenance} {word} {figure.device}" if figure.device else figure.provenance
+    joint = " on " if figure.provenance == "measured" else ": "
+    origin = f"{figure.provenance}{joint}{figure.device}" if figure.device else figure.provenance
     return f"{shown} {unit} ({origin})"
 
 

@@ -1,0 +1,126 @@
+// node --test: the browser's layout arithmetic against the vectors that Python wrote.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { crc32 } from "node:zlib";
+import * as math from "../../tilebench/views/static/math.js";
+import * as layout from "../../tilebench/views/static/layout.js";
+import { ldmatrixWays } from "../../tilebench/views/static/smem.js";
+import { cleaned, busOf, buffersAt, heatColour, inkOn, LANES, WARPS, hues, ramp } from "../../tilebench/views/static/kit.js";
+import { changed } from "../../tilebench/views/static/passes.js";
+import { nice } from "../../tilebench/views/static/timeline.js";
+import { restore, stateText } from "../../tilebench/views/static/board.js";
+
+const read = (name) => JSON.parse(readFileSync(new URL(`../golden/${name}.json`, import.meta.url)));
+const report = read("report_fixture");
+const crc = (values) => crc32(Buffer.from(Int32Array.from(values).buffer));
+
+for (const c of read("layout_vectors")) {
+  test(`${c.info.kind} ${c.name}: the same places as in Python`, () => {
+    if (c.info.kind === "shared") {
+      assert.equal(crc(math.byteOffsets(c.info)), c.bytes_crc);
+      return;
+    }
+    const held = math.holders(c.info);
+    if (c.thread) assert.deepEqual([...held.thread], c.thread);
+    assert.equal(crc(held.element), c.elements_crc);
+    assert.equal(crc(held.thread), c.thread_crc);
+    assert.equal(crc(held.register), c.register_crc);
+    assert.equal(crc(held.count), c.count_crc);
+  });
+}
+
+test("holdersOf finds every holder of a replicated element", () => {
+  const info = report.layouts.find((l) => l.buffer === "row_max");
+  const held = math.holders(info);
+  const all = math.holdersOf(held, 0);
+  assert.equal(all.length, 8);
+  assert.deepEqual(all[0], [0, 0]);
+});
+
+test("a swizzle takes an 8-way conflict away", () => {
+  const info = report.layouts.find((l) => l.buffer === "B_shared");
+  assert.equal(ldmatrixWays(info, math.byteOffsets(info)), 1);
+  assert.equal(ldmatrixWays(info, math.byteOffsets(info, [0, 4, 3])), 8);
+  assert.equal(math.conflictWays([0, 128, 256], 4), 3);
+  assert.equal(math.conflictWays([0, 0, 0], 4), 1, "one word read by all is a broadcast");
+});
+
+test("the status line names thread, register and holders", () => {
+  const p = layout.prepare(report, report.layouts[0]);
+  assert.equal(layout.sentence(p, 3 * 128 + 17), "row 3 column 17: thread 12 (warp 0, lane 12), register 9");
+  const rows = layout.prepare(report, report.layouts[1]);
+  assert.match(layout.sentence(rows, 0), /^element 0: thread 0 \(warp 0, lane 0\), register 0; 8 holders: 0:0 1:0/);
+});
+
+test("a fragment copied to a shared tile of its shape names byte and bank", () => {
+  const shared = { ...report.layouts[3], buffer: "C_shared", shape: [128, 128], strides: [128, 1], panel: 0, swizzle: [0, 4, 3], itemsize_bits: 16 };
+  const changedReport = {
+    ...report, layouts: [...report.layouts, shared], buffers: [...report.buffers, { name: "C_shared", scope: "shared", offset: 1024, bytes: 32768, versions: 1, span: null }],
+    ops: [...report.ops, { id: "op9", reads: ["C_local"], writes: ["C_shared"], span: null }],
+  };
+  const p = layout.prepare(changedReport, report.layouts[0]);
+  assert.match(layout.sentence(p, 129), /, byte 1282, bank 0 of C_shared$/);
+});
+
+test("go to understands threads, elements and bytes", () => {
+  assert.deepEqual(math.parseGoto("T37"), { thread: 37 });
+  assert.deepEqual(math.parseGoto("(3, 17)"), { coord: [3, 17] });
+  assert.deepEqual(math.parseGoto("byte 1156"), { byte: 1156 });
+  assert.equal(math.parseGoto("rm -rf"), null);
+});
+
+test("a formula with numbers in it", () => {
+  assert.equal(math.substitute("thread = (j//2)%4 + i%8*4", { i: 3, j: 17 }), "thread = (17//2)%4 + 3%8*4");
+});
+
+test("only known fields of known types cross the bus", () => {
+  assert.deepEqual(cleaned({ line: 3, coord: [1, 2], evil: 1, thread: NaN, buffer: { toString: () => "x" }, bank: "7" }), { line: 3, coord: [1, 2], bank: "7" });
+  assert.deepEqual(cleaned(null), {});
+  assert.deepEqual(cleaned({ coord: ["a"], op: "x".repeat(5000) }), {});
+});
+
+test("the bus of a kernel is shared, pins toggle, and nothing is left when nobody watches", () => {
+  const registry = () => globalThis[Symbol.for("tilebench.selection")];
+  const a = busOf("k"), b = busOf("k");
+  const seen = [];
+  const offA = a.watch(() => {}), offB = b.watch((now) => seen.push(now.pins.length));
+  a.pin({ line: 3 });
+  a.pin({ line: 4 }, true);
+  b.pin({ line: 4 }, true);
+  assert.deepEqual(seen, [1, 2, 1]);
+  assert.deepEqual(b.now().pins, [{ line: 3 }]);
+  offA(); offB();
+  assert.equal(registry().has("k"), false);
+});
+
+test("a line leads to the buffers it speaks of, what it writes before what it reads", () => {
+  assert.deepEqual(buffersAt(report, 6).slice(0, 1), ["C_local"]);
+  assert.deepEqual(buffersAt(report, 12), ["C_local", "loop@12", "A_shared", "B_shared"]);
+});
+
+test("text reads on every colour: contrast of at least 4.5", () => {
+  const linear = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const luminance = (c) => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+  for (const c of [...LANES, ...WARPS, ...hues(32), ...ramp(128)]) assert.ok((luminance(c) + 0.05) / 0.05 >= 4.5, c.join());
+  for (const v of [0, 0.5, 1, 2, 1e3, 1e6, Infinity]) {
+    const l = luminance(heatColour(v)), ink = inkOn(heatColour(v)) === "#000000" ? 0 : 1;
+    assert.ok((Math.max(l, ink) + 0.05) / (Math.min(l, ink) + 0.05) >= 4.5, String(v));
+  }
+});
+
+test("a pass shows the lines that are new", () => {
+  assert.deepEqual(changed("a\nb\nb", "b\nc\nb\nb").filter((l) => l.isNew).map((l) => l.text), ["c", "b"]);
+});
+
+test("axis steps are 1, 2 or 5", () => assert.deepEqual([0.13, 0.7, 3, 80].map(nice), [0.2, 1, 5, 100]));
+
+test("the state of a board goes to text and back, and junk is ignored", () => {
+  const state = { tab: "smem", layout: { buffer: "C:local", mode: "warp", view: "hardware" } };
+  const back = {};
+  restore(back, stateText(state));
+  assert.deepEqual(back, state);
+  const junk = {};
+  restore(junk, "tab:nope:mode:%E0%A4%A:buffer");
+  assert.deepEqual(junk, { layout: {} });
+});

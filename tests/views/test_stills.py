@@ -1,0 +1,152 @@
+"""The still forms: pictures that are pictures, sizes that a notebook can keep, alt texts, text with provenance."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.views.fixture import load, make
+from tilebench.report import REPORT_MIME, Figure, Report, from_json, to_json
+from tilebench.views import Board, Comparison, page, whole
+from tilebench.views.base import Still, figure_text
+from tilebench.views.board import WIDGET_MIME
+from tilebench.views.code import shortened
+
+PICTURE_BYTES = 120_000
+
+
+def assert_picture(still: Still) -> None:
+    from PIL import Image
+
+    assert still.mime == "image/png"
+    assert len(still.data) <= PICTURE_BYTES
+    with Image.open(io.BytesIO(still.data)) as image:
+        image.load()
+        assert image.width >= 300
+        assert image.height >= 200
+        assert len(image.convert("RGB").getcolors(1 << 16) or range(99)) > 8, "not one flat colour"
+    assert len(still.alt) > 40
+
+
+def test_the_fixture_file_is_what_its_script_makes() -> None:
+    assert to_json(load()) == json.loads(json.dumps(to_json(make())))
+
+
+@pytest.mark.parametrize("view", list(whole.STILLS))
+def test_every_view_has_a_picture_and_words_for_it(view: str) -> None:
+    still = whole.STILLS[view](load())
+    assert still is not None
+    assert_picture(still)
+
+
+def test_the_whole_board_is_one_picture() -> None:
+    still = whole.picture(load())
+    assert_picture(still)
+    assert "FAIL" in still.alt
+    assert "C_local" in still.alt
+    assert "predicted" in still.alt
+
+
+@pytest.mark.parametrize("views", [("layout",), ("timeline",), ("diff",), ("smem", "roofline"), ("warps",)])
+def test_chosen_views_make_a_smaller_picture(views: tuple[str, ...]) -> None:
+    assert_picture(whole.picture(load(), views))
+
+
+def bare() -> Report:
+    """A report with nothing in it, as of a kernel that was not run on a machine without a GPU."""
+    return Report("id", "empty", "interp", "")
+
+
+def test_a_report_with_nothing_in_it_still_shows() -> None:
+    data, _ = Board(bare(), static=True)._repr_mimebundle_()
+    assert data["text/plain"].startswith("empty on interp: not run")
+    assert base64.b64decode(data["image/png"])[:4] == b"\x89PNG"
+    assert all(view(bare()) is None for view in whole.STILLS.values())
+
+
+def test_the_bundle_is_data_picture_and_text() -> None:
+    data, metadata = Board(load(), static=True)._repr_mimebundle_()
+    assert set(data) == {"text/plain", "image/png", REPORT_MIME}
+    assert metadata["image/png"]["alt"]
+    payload = data[REPORT_MIME]
+    assert payload["version"] == 1
+    assert payload["view"] == "board"
+    assert len(json.dumps(payload)) <= 256_000
+    assert from_json(Report, json.loads(json.dumps(payload["report"]))).verdict == load().verdict
+
+
+def test_the_live_bundle_has_a_widget_and_the_same_still_forms() -> None:
+    data, _ = Board(load())._repr_mimebundle_()
+    assert set(data[WIDGET_MIME]) == {"model_id", "version_major", "version_minor"}
+    assert {"text/plain", "image/png", REPORT_MIME} < set(data)
+
+
+def test_text_says_the_verdict_and_where_every_figure_comes_from() -> None:
+    text = repr(Board(load(), static=True))
+    assert text.splitlines()[0].startswith("matmul on cuda:sm_90a: FAIL, C is wrong: 8192")
+    for line in text.splitlines()[1:]:
+        if line.startswith(("  compile", "  flops", "  bytes", "  predicted", "  occupancy")):
+            assert any(word in line for word in ("predicted", "measured", "simulated")), line
+
+
+def test_a_figure_is_never_bare() -> None:
+    assert figure_text(Figure(2.5e12, "FLOP", "predicted", "counted")) == "2.5 TFLOP (predicted: counted)"
+    assert figure_text(Figure(12.34, "us", "measured", "NVIDIA H200")) == "12.3 us (measured on NVIDIA H200)"
+    assert figure_text(Figure(3, "ways", "simulated")) == "3 ways (simulated)"
+
+
+def test_an_unknown_view_is_refused() -> None:
+    with pytest.raises(ValueError, match="no view called 'layot'"):
+        Board(load(), ("layot",))
+
+
+def test_long_texts_are_cut_with_a_note_and_short_ones_are_not() -> None:
+    report = load()
+    long = replace(report, code=tuple(replace(c, text=(c.text + "\n") * 400, lines=c.lines * 400) for c in report.code))
+    saved = shortened(long)
+    cuda = next(c for c in saved.code if c.level == "cuda")
+    assert cuda.text.splitlines()[-1].endswith("more lines: kernel.get_kernel_source()")
+    assert len(cuda.lines) <= cuda.text.count("\n") + 1
+    assert len(json.dumps(to_json(saved))) <= 256_000
+    assert shortened(report).code == report.code
+
+
+def test_a_page_has_every_picture_and_no_script() -> None:
+    text = page([load(), replace(load(), name="second")])
+    assert text.count('src="data:image/png;base64,') >= 2
+    assert "<script" not in text.lower()
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "second" in text
+    assert text.count("alt=") == text.count("<img")
+
+
+def test_a_comparison_says_what_changed_and_does_not_mix_sources() -> None:
+    before, after = load(), replace(
+        load(), config={"num_stages": "4"}, resources=replace(load().resources, registers=200),
+        figures={**load().figures, "predicted_us": Figure(19.0, "us", "measured", "NVIDIA H200")}, layouts=load().layouts[1:],
+    )  # fmt: skip
+    text = repr(Comparison(before, after))
+    assert "setting num_stages: 3 -> 4" in text
+    assert "registers a thread: 168 -> 200 +32" in text
+    assert "not comparable" in text
+    assert "layout of C_local" in text
+    assert repr(Comparison(before, before)) == "nothing changed"
+    assert "<table>" in Comparison(before, after)._repr_mimebundle_()["text/html"]
+
+
+def test_nbconvert_without_widget_state_shows_the_picture_with_its_words() -> None:
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    data, metadata = Board(load())._repr_mimebundle_()
+    output = nbformat.v4.new_output("display_data", data=data, metadata=metadata)
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("%%tile", outputs=[output])])
+    for template in ("lab", "classic"):
+        html, _ = HTMLExporter(template_name=template).from_notebook_node(book)
+        assert data["image/png"][:80] in html
+    assert "C_local: 128x128" in html, "the classic template takes the words from the output's metadata"

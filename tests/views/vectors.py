@@ -1,0 +1,76 @@
+"""Golden vectors of layout arithmetic that Python and JavaScript both read: python -m tests.views.vectors rewrites them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.views.fixture import fragment_info, shared_info
+from tilebench.layouts import atoms
+from tilebench.layouts.digits import Digit
+from tilebench.layouts.fragment import FragmentLayout
+from tilebench.layouts.shared import SharedLayout, padded, row_major, swizzled, swizzled_transposed
+from tilebench.report import LayoutInfo, to_json
+from tilebench.views import layout, smem
+
+PATH = Path(__file__).resolve().parent.parent / "golden" / "layout_vectors.json"
+
+FRAGMENTS: dict[str, FragmentLayout] = {
+    "the 4x4 example": FragmentLayout((4, 4), (Digit(2, 1, 1), Digit(2, 0, 2)), (Digit(2, 1, 2), Digit(2, 0, 1))),
+    "mma accumulator": atoms.mma_accumulator((64, 32), (2, 2)),
+    "row of an accumulator": atoms.mma_accumulator((64, 32), (2, 2)).project(1),
+    "wgmma accumulator": atoms.wgmma_accumulator((64, 24), 1),
+    "operand A, replicated": atoms.mma_operand_a((32, 32), (2, 2), 16),
+    "padding": FragmentLayout((5, 6), (Digit(2, 1, 1), Digit(4, 1, 2)), (Digit(8, 0, 1),)),
+    "rank 3": FragmentLayout((2, 4, 8), (Digit(2, 0, 1), Digit(4, 2, 1)), (Digit(2, 2, 4), Digit(4, 1, 1))),
+    "size 3": FragmentLayout((3, 4), (Digit(3, 0, 1),), (Digit(4, 1, 1),)),
+}
+SHARED: dict[str, SharedLayout] = {
+    "row-major": row_major((16, 24), 16),
+    "padded": padded((16, 32), 32, 4),
+    "128-byte rows": swizzled((16, 64), 16),
+    "two panels": swizzled((16, 128), 16),
+    "64-byte rows": swizzled((32, 32), 16),
+    "32-byte rows": swizzled((32, 16), 16),
+    "transposed": swizzled_transposed((64, 32), 16),
+    "stages": swizzled((3, 8, 64), 16),
+    "bytes": swizzled((8, 128), 8),
+    "4 bits": row_major((8, 32), 4),
+}
+
+
+def table_info() -> LayoutInfo:
+    """A fragment that no digits describe: a triangle over four threads, with gaps."""
+    table = np.array([0, 1, 5, -1, 2, 3, 6, 7, 4, -1, -1, -1, 8, 9, 10, 11], np.int32)
+    return LayoutInfo("triangle", "fragment", (3, 4), 32, 4, 4, 1, table=table)
+
+
+def cases() -> list[dict[str, Any]]:
+    """name, info, and what Python says: elements and holders of a fragment, byte offsets of a shared tile."""
+    found: list[dict[str, Any]] = []
+    infos = [(name, fragment_info(name, f, 32, "", 0)) for name, f in FRAGMENTS.items()] + [("table", table_info())]
+    for name, info in infos:
+        held = layout.holders(info)
+        elements = layout.fragment(info).elements().ravel()
+        found.append({
+            "name": name, "info": to_json(info), "elements_crc": crc(elements), "thread": held.thread.tolist() if held.thread.size <= 256 else None,
+            "thread_crc": crc(held.thread), "register_crc": crc(held.register), "count_crc": crc(held.count),
+        })  # fmt: skip
+    for name, tile in SHARED.items():
+        info = shared_info(name, tile, "", 0)
+        found.append({"name": name, "info": to_json(info), "bytes_crc": crc((tile.offsets() * tile.itemsize_bits // 8).ravel())})
+    return found
+
+
+def crc(values: np.ndarray) -> int:
+    """CRC-32 of the values as little-endian int32."""
+    return zlib.crc32(np.ascontiguousarray(values, "<i4").tobytes())
+
+
+if __name__ == "__main__":
+    PATH.write_text(json.dumps(cases()) + "\n")
+    print(PATH, PATH.stat().st_size)
