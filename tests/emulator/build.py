@@ -14,11 +14,36 @@ from tilebench.ir.dtype import DType, as_dtype
 from tilebench.ir.expr import Expr, Load, Var, as_expr, call, cast, const
 from tilebench.ir.rewrite import seq
 from tilebench.ir.thread import (
-    Barrier, CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Memory, Mma, Program, Role, SyncWarp, VectorCopy,
-    global_memory, register_array, shared_memory,
+    Barrier,
+    CpAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    LdMatrix,
+    Memory,
+    Mma,
+    Program,
+    Role,
+    SyncWarp,
+    VectorCopy,
+    global_memory,
+    register_array,
+    shared_memory,
 )  # fmt: skip
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Param, Print, Stmt, Store, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Param,
+    Print,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 
 
@@ -89,7 +114,16 @@ class Build:
         self.emit(Bind, var, value)
         return var
 
-    def copy(self, d: Memory, di: Any, s: Memory, si: Any, lanes: int, predicate: Any = None, zero_fill: bool = False) -> int:
+    def copy(
+        self,
+        d: Memory,
+        di: Any,
+        s: Memory,
+        si: Any,
+        lanes: int,
+        predicate: Any = None,
+        zero_fill: bool = False,
+    ) -> int:
         return self.emit(VectorCopy, d, as_expr(di), s, as_expr(si), lanes, predicate, zero_fill)
 
     def cp_async(self, d: Memory, di: Any, s: Memory, si: Any, lanes: int, predicate: Any = None) -> int:
@@ -141,12 +175,16 @@ class Build:
         self.open.pop()
 
     @contextmanager
-    def loop(self, stop: Any, start: Any = 0, step: int = 1, kind: Any = "serial", independent: bool = False) -> Iterator[Var]:
+    def loop(
+        self, stop: Any, start: Any = 0, step: int = 1, kind: Any = "serial", independent: bool = False
+    ) -> Iterator[Var]:
         at = self.loc()
         var = Var("i", dtype=as_dtype("int32"))
         with self._body() as body:
             yield var
-        self.open[-1].append(For(var, as_expr(start), as_expr(stop), seq(*body), const(step), kind, independent, loc=at))
+        self.open[-1].append(
+            For(var, as_expr(start), as_expr(stop), seq(*body), const(step), kind, independent, loc=at)
+        )
 
     @contextmanager
     def when(self, condition: Expr) -> Iterator[None]:

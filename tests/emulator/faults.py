@@ -35,10 +35,17 @@ def case(function: Callable[[bool], Case]) -> Callable[[bool], Case]:
     return function
 
 
-def _setup(threads: int = 64, dtype: str = "int32", grid: tuple[int, ...] = (1,)) -> tuple[Build, Any, Any, Any]:
+def _setup(
+    threads: int = 64, dtype: str = "int32", grid: tuple[int, ...] = (1,)
+) -> tuple[Build, Any, Any, Any]:
     b = Build(threads, grid)
     blocks = int(np.prod(grid))
-    return b, b.tensor("A", threads * blocks, dtype), b.tensor("C", threads * blocks, dtype, "inout"), b.shared("s", threads, dtype)
+    return (
+        b,
+        b.tensor("A", threads * blocks, dtype),
+        b.tensor("C", threads * blocks, dtype, "inout"),
+        b.shared("s", threads, dtype),
+    )
 
 
 def _data(threads: int = 64, dtype: str = "int32", blocks: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -364,7 +371,10 @@ def async_copy_into_a_buffer_still_read(bad: bool) -> Case:
 def gemm_pipeline_without_its_barrier(bad: bool) -> Case:
     b = gemm(128, barrier=not bad)
     rng = np.random.default_rng(0)
-    x, y = rng.integers(-3, 4, 128 * 128).astype(np.float16), rng.integers(-3, 4, 128 * 128).astype(np.float16)
+    x, y = (
+        rng.integers(-3, 4, 128 * 128).astype(np.float16),
+        rng.integers(-3, 4, 128 * 128).astype(np.float16),
+    )
     return Case(b, (x, y, zeros(128 * 128, "float16")), "race", None)
 
 
@@ -372,7 +382,10 @@ def gemm_pipeline_without_its_barrier(bad: bool) -> Case:
 def gemm_pipeline_without_its_wait(bad: bool) -> Case:
     b = gemm(128, wait=not bad)
     rng = np.random.default_rng(0)
-    x, y = rng.integers(-3, 4, 128 * 128).astype(np.float16), rng.integers(-3, 4, 128 * 128).astype(np.float16)
+    x, y = (
+        rng.integers(-3, 4, 128 * 128).astype(np.float16),
+        rng.integers(-3, 4, 128 * 128).astype(np.float16),
+    )
     return Case(b, (x, y, zeros(128 * 128, "float16")), "async-race", None)
 
 
@@ -580,7 +593,11 @@ def register_index_of_the_thread(bad: bool) -> Case:
 @case
 def gather_through_a_bad_index(bad: bool) -> Case:
     b = Build(32)
-    index, table, c = b.tensor("I", 32, "int32"), b.tensor("T", 10, "int32"), b.tensor("C", 32, "int32", "inout")
+    index, table, c = (
+        b.tensor("I", 32, "int32"),
+        b.tensor("T", 10, "int32"),
+        b.tensor("C", 32, "int32", "inout"),
+    )
     line = b.store(c, b.tx, b.load(table, b.load(index, b.tx)))
     values = np.arange(32, dtype=np.int32) % (11 if bad else 10)
     return Case(b, (values, np.arange(10, dtype=np.int32), zeros(32, "int32")), "out-of-bounds", (line,))

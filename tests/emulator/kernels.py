@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.emulator.build import Build, intrinsic
-from tilebench.ir.expr import Expr, binary, cast
 from tilebench.ir.dtype import as_dtype
+from tilebench.ir.expr import Expr, binary, cast
 
 
 def swizzled(row: Expr, chunk: Expr, chunks: int) -> Expr:
@@ -14,7 +14,9 @@ def swizzled(row: Expr, chunk: Expr, chunks: int) -> Expr:
     return (row * 8 + (chunk ^ (row % 8))) * 8
 
 
-def gemm(k: int, stages: int = 3, grid: tuple[int, int] = (1, 1), wait: bool = True, barrier: bool = True) -> Build:
+def gemm(
+    k: int, stages: int = 3, grid: tuple[int, int] = (1, 1), wait: bool = True, barrier: bool = True
+) -> Build:
     """C[M, N] = A[M, k] @ B[k, N] in float16 with float32 sums: blocks of 128 x 128 x 32, 4 warps of 64 x 64.
 
     wait, barrier: leave them out to make it wrong.
@@ -33,11 +35,23 @@ def gemm(k: int, stages: int = 3, grid: tuple[int, int] = (1, 1), wait: bool = T
     def load(step: Expr | int, stage: Expr | int) -> None:
         with b.loop(4, kind="unroll", independent=True) as i:
             row, chunk = i * 32 + tx // 4, tx % 4
-            b.cp_async(sa, stage * (128 * 32) + swizzled(row, chunk, 4), ga, (by * 128 + row) * k + step * 32 + chunk * 8, 8)
+            b.cp_async(
+                sa,
+                stage * (128 * 32) + swizzled(row, chunk, 4),
+                ga,
+                (by * 128 + row) * k + step * 32 + chunk * 8,
+                8,
+            )
         with b.loop(4, kind="unroll", independent=True) as i:
             row, chunk = i * 8 + tx // 16, tx % 16
             half = chunk // 8
-            b.cp_async(sb, stage * (32 * 128) + half * 2048 + swizzled(row, chunk % 8, 8), gb, (step * 32 + row) * n + bx * 128 + chunk * 8, 8)
+            b.cp_async(
+                sb,
+                stage * (32 * 128) + half * 2048 + swizzled(row, chunk % 8, 8),
+                gb,
+                (step * 32 + row) * n + bx * 128 + chunk * 8,
+                8,
+            )
         b.commit()
 
     with b.loop(128, kind="unroll", independent=True) as i:
@@ -56,7 +70,13 @@ def gemm(k: int, stages: int = 3, grid: tuple[int, int] = (1, 1), wait: bool = T
         stage = ko % stages
         with b.loop(2, kind="unroll") as ki:
             with b.loop(4, kind="unroll", independent=True) as m:
-                b.ldmatrix(a, m * 8, sa, stage * 4096 + swizzled(wm * 64 + m * 16 + lane % 16, ki * 2 + lane // 16, 4), 4)
+                b.ldmatrix(
+                    a,
+                    m * 8,
+                    sa,
+                    stage * 4096 + swizzled(wm * 64 + m * 16 + lane % 16, ki * 2 + lane // 16, 4),
+                    4,
+                )
             with b.loop(4, kind="unroll", independent=True) as j:
                 row, chunk = ki * 16 + lane % 16, j * 2 + lane // 16
                 b.ldmatrix(w, j * 8, sb, stage * 4096 + wn * 2048 + swizzled(row, chunk, 8), 4, True)
@@ -67,20 +87,31 @@ def gemm(k: int, stages: int = 3, grid: tuple[int, int] = (1, 1), wait: bool = T
     h = b.regs("h", 128, "float16")
     with b.loop(128, kind="unroll", independent=True) as i:
         b.store(h, i, cast(b.load(d, i), as_dtype("float16")))
-    with b.loop(4, kind="unroll", independent=True) as m:
-        with b.loop(8, kind="unroll", independent=True) as j:
-            with b.loop(2, kind="unroll", independent=True) as half:
-                row = by * 128 + wm * 64 + m * 16 + half * 8 + lane // 4
-                b.copy(gc, row * n + bx * 128 + wn * 64 + j * 8 + (lane % 4) * 2, h, (m * 8 + j) * 4 + half * 2, 2)
+    with b.loop(4, kind="unroll", independent=True) as m, b.loop(8, kind="unroll", independent=True) as j:
+        with b.loop(2, kind="unroll", independent=True) as half:
+            row = by * 128 + wm * 64 + m * 16 + half * 8 + lane // 4
+            b.copy(
+                gc,
+                row * n + bx * 128 + wn * 64 + j * 8 + (lane % 4) * 2,
+                h,
+                (m * 8 + j) * 4 + half * 2,
+                2,
+            )
     return b
 
 
 def attention(steps: int, head: int = 64) -> Build:
     """O = softmax(Q K^T) V for one block of 128 queries and steps * 64 keys, 4 warps of 32 rows, base-2 exponentials."""
     b = Build(128, (1,))
-    q, kk, v = (b.tensor(n, s * head, "float16") for n, s in (("Q", 128), ("K", steps * 64), ("V", steps * 64)))
+    q, kk, v = (
+        b.tensor(n, s * head, "float16") for n, s in (("Q", 128), ("K", steps * 64), ("V", steps * 64))
+    )
     out = b.tensor("O", 128 * head, "float32", "out")
-    sq, sk, sv = b.shared("Qs", 128 * head, "float16"), b.shared("Ks", 64 * head, "float16"), b.shared("Vs", 64 * head, "float16")
+    sq, sk, sv = (
+        b.shared("Qs", 128 * head, "float16"),
+        b.shared("Ks", 64 * head, "float16"),
+        b.shared("Vs", 64 * head, "float16"),
+    )
     chunks = head // 8
     assert chunks == 8
     qa, f = b.regs("qa", 2 * 4 * 8, "float16"), b.regs("f", 4 * 8, "float16")
@@ -104,7 +135,13 @@ def attention(steps: int, head: int = 64) -> Build:
     b.sync()
     with b.loop(2, kind="unroll", independent=True) as mi:
         with b.loop(4, kind="unroll", independent=True) as ki:
-            b.ldmatrix(qa, (mi * 4 + ki) * 8, sq, swizzled(warp * 32 + mi * 16 + lane % 16, ki * 2 + lane // 16, 8), 4)
+            b.ldmatrix(
+                qa,
+                (mi * 4 + ki) * 8,
+                sq,
+                swizzled(warp * 32 + mi * 16 + lane % 16, ki * 2 + lane // 16, 8),
+                4,
+            )
     with b.loop(steps) as step:
         b.sync()
         fetch(sk, kk, 64, step * 64)
@@ -123,13 +160,14 @@ def attention(steps: int, head: int = 64) -> Build:
         # register ((mi * 8 + j) * 4 + half * 2 + e) is row mi * 2 + half of the thread
         with b.loop(4, kind="unroll", independent=True) as r:
             b.store(new, r, b.load(m, r))
-        with b.loop(16, kind="unroll") as c:
-            with b.loop(4, kind="unroll", independent=True) as r:
-                at = r // 2 * 32 + c // 2 * 4 + r % 2 * 2 + c % 2
-                b.store(new, r, binary("max", b.load(new, r), b.load(s, at)))
+        with b.loop(16, kind="unroll") as c, b.loop(4, kind="unroll", independent=True) as r:
+            at = r // 2 * 32 + c // 2 * 4 + r % 2 * 2 + c % 2
+            b.store(new, r, binary("max", b.load(new, r), b.load(s, at)))
         for step_mask in (1, 2):
             with b.loop(4, kind="unroll", independent=True) as r:
-                b.store(new, r, binary("max", b.load(new, r), intrinsic("shfl_xor", b.load(new, r), step_mask)))
+                b.store(
+                    new, r, binary("max", b.load(new, r), intrinsic("shfl_xor", b.load(new, r), step_mask))
+                )
         with b.loop(4, kind="unroll", independent=True) as r:
             b.store(alpha, r, intrinsic("exp2", b.load(m, r) - b.load(new, r)))
         with b.loop(4, kind="unroll", independent=True) as r:
@@ -138,9 +176,8 @@ def attention(steps: int, head: int = 64) -> Build:
             b.store(s, i, intrinsic("exp2", b.load(s, i) - b.load(m, i // 32 * 2 + i // 2 % 2)))
         with b.loop(4, kind="unroll", independent=True) as r:
             b.store(part, r, 0.0)
-        with b.loop(16, kind="unroll") as c:
-            with b.loop(4, kind="unroll", independent=True) as r:
-                b.store(part, r, b.load(part, r) + b.load(s, r // 2 * 32 + c // 2 * 4 + r % 2 * 2 + c % 2))
+        with b.loop(16, kind="unroll") as c, b.loop(4, kind="unroll", independent=True) as r:
+            b.store(part, r, b.load(part, r) + b.load(s, r // 2 * 32 + c // 2 * 4 + r % 2 * 2 + c % 2))
         for step_mask in (1, 2):
             with b.loop(4, kind="unroll", independent=True) as r:
                 b.store(part, r, b.load(part, r) + intrinsic("shfl_xor", b.load(part, r), step_mask))

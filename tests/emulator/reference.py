@@ -95,7 +95,11 @@ class Thread:
                 index = yield from self.value(s.indices[0])
                 v = yield from self.value(s.value)
                 old = int(self.array(s.buffer)[index])  # type: ignore[arg-type]
-                new = {"add": lambda: wrap(old + v, s.buffer.dtype), "max": lambda: max(old, v), "xor": lambda: old ^ v}[s.op]()
+                new = {
+                    "add": lambda: wrap(old + v, s.buffer.dtype),
+                    "max": lambda: max(old, v),
+                    "xor": lambda: old ^ v,
+                }[s.op]()
                 self._put(s.buffer, index, new)  # type: ignore[arg-type]
             case VectorCopy():
                 take = True if s.predicate is None else (yield from self.value(s.predicate))

@@ -27,11 +27,19 @@ def ways_by_hand(addresses: list[int], width: int, active: list[bool]) -> list[i
     return out
 
 
-@given(st.sampled_from([1, 2, 4, 8, 16]), st.lists(st.integers(0, 300), min_size=32, max_size=32), st.lists(st.booleans(), min_size=32, max_size=32))
-def test_ways_are_the_most_words_that_one_bank_must_give(width: int, places: list[int], active: list[bool]) -> None:
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.lists(st.integers(0, 300), min_size=32, max_size=32),
+    st.lists(st.booleans(), min_size=32, max_size=32),
+)
+def test_ways_are_the_most_words_that_one_bank_must_give(
+    width: int, places: list[int], active: list[bool]
+) -> None:
     addresses = [p * width for p in places]
     assert conflict_ways(np.array(addresses), width).tolist() == ways_by_hand(addresses, width, [True] * 32)
-    assert conflict_ways(np.array(addresses), width, np.array(active)).tolist() == ways_by_hand(addresses, width, active)
+    assert conflict_ways(np.array(addresses), width, np.array(active)).tolist() == ways_by_hand(
+        addresses, width, active
+    )
 
 
 @given(st.sampled_from([1, 2, 4, 8, 16]), st.lists(st.integers(0, 300), min_size=32, max_size=32))
@@ -94,7 +102,9 @@ def test_lanes_on_one_word_share_it() -> None:
     assert b.run().counts.worst_ways() == 1
 
 
-@pytest.mark.parametrize(("stride", "sectors", "efficiency"), [(1, 4, 1.0), (2, 8, 0.5), (8, 32, 0.125), (32, 32, 0.125)])
+@pytest.mark.parametrize(
+    ("stride", "sectors", "efficiency"), [(1, 4, 1.0), (2, 8, 0.5), (8, 32, 0.125), (32, 32, 0.125)]
+)
 def test_sectors_of_strided_global_loads(stride: int, sectors: int, efficiency: float) -> None:
     b = Build(32)
     a, r = b.tensor("A", 32 * stride, "float32"), b.regs("r", 1, "float32")
@@ -121,7 +131,12 @@ def test_a_loop_run_as_one_counts_every_iteration() -> None:
         with b.loop(8, independent=independent) as i:
             b.store(r, i, b.load(a, b.tx * 8 + i))
             b.store(s, b.tx * 8 + i, b.load(r, i))
-        counts.append([(x.requests, x.ways_worst, x.ways_mean, x.sectors) for x in b.run(zeros(512, "float32")).counts.accesses])
+        counts.append(
+            [
+                (x.requests, x.ways_worst, x.ways_mean, x.sectors)
+                for x in b.run(zeros(512, "float32")).counts.accesses
+            ]
+        )
     assert counts[0] == counts[1] == [(16, 1, 1.0, 16 * 32), (16, 8, 8.0, 0)]
 
 
@@ -130,8 +145,13 @@ def test_swizzled_kernels_have_no_bank_conflicts_and_full_sectors(kernel: str) -
     if kernel == "gemm":
         b, sizes = gemm(128), [("float16", 128 * 128), ("float16", 128 * 128), ("float16", 128 * 128)]
     else:
-        b, sizes = attention(2), [("float16", 128 * 64), ("float16", 128 * 64), ("float16", 128 * 64), ("float32", 128 * 64)]
+        b, sizes = (
+            attention(2),
+            [("float16", 128 * 64), ("float16", 128 * 64), ("float16", 128 * 64), ("float32", 128 * 64)],
+        )
     result = b.run(*(zeros(n, d) for d, n in sizes))
     assert result.findings == ()
     assert result.counts.worst_ways() == 1
-    assert all(a.efficiency == 1.0 for a in result.counts.accesses if a.space == "global" and a.kind == "copy-in")
+    assert all(
+        a.efficiency == 1.0 for a in result.counts.accesses if a.space == "global" and a.kind == "copy-in"
+    )

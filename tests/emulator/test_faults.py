@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.emulator.faults import CASES
-from tilebench.backends.emulator import machine
+from tilebench.backends.emulator import role
 
 
 @pytest.fixture(autouse=True)
 def _short_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "LOOP_LIMIT", 1000)
+    monkeypatch.setattr(role, "LOOP_LIMIT", 1000)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -47,7 +47,9 @@ def test_attention_agrees_with_float64() -> None:
 def test_gemm_in_the_wrong_order_of_stages_gives_wrong_values() -> None:
     x, y, c = integers((128, 128), 1), integers((128, 128), 2), np.zeros((128, 128), np.float16)
     gemm(128, wait=False).run(x, y, c)
-    assert (c != (x.astype(np.float32) @ y.astype(np.float32)).astype(np.float16)).any(), "a copy lands when it is waited for"
+    assert (c != (x.astype(np.float32) @ y.astype(np.float32)).astype(np.float16)).any(), (
+        "a copy lands when it is waited for"
+    )
 
 
 def best(run: object, times: int = 3) -> float:
@@ -63,8 +65,16 @@ def test_blocks_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     ratios: list[float] = []
     x, y, c = integers((128, 1024), 1), integers((1024, 128), 2), zeros(128 * 128, "float16")
-    q, k, v, o = integers((128, 64), 3), integers((512, 64), 4), integers((512, 64), 5), zeros(128 * 64, "float32")
-    for name, b, arguments, bar in (("gemm block 128x128, K=1024", gemm(1024), (x, y, c), 0.3), ("attention block, 8 steps", attention(8), (q, k, v, o), 0.5)):
+    q, k, v, o = (
+        integers((128, 64), 3),
+        integers((512, 64), 4),
+        integers((512, 64), 5),
+        zeros(128 * 64, "float32"),
+    )
+    for name, b, arguments, bar in (
+        ("gemm block 128x128, K=1024", gemm(1024), (x, y, c), 0.3),
+        ("attention block, 8 steps", attention(8), (q, k, v, o), 0.5),
+    ):
         program = b.program()
         start = time.perf_counter()
         compiled = compile_program(program, True)
@@ -72,7 +82,9 @@ def test_blocks_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
         seconds = best(lambda: run_program(program, arguments, {}, compiled=compiled))
         plain = compile_program(program, False)
         bare = best(lambda: run_program(program, arguments, {}, checks=False, compiled=plain))
-        lines.append(f"{name}: {seconds * 1000:.0f} ms with all checks, {bare * 1000:.0f} ms without (bar {bar * 1000:.0f}); translated in {translated * 1000:.0f} ms")
+        lines.append(
+            f"{name}: {seconds * 1000:.0f} ms with all checks, {bare * 1000:.0f} ms without (bar {bar * 1000:.0f}); translated in {translated * 1000:.0f} ms"
+        )
         ratios.append(seconds / bare)
     with capsys.disabled():
         print("\n" + "\n".join(lines))

@@ -27,13 +27,13 @@ def compare(seed: int, n: int, checks: bool = True, schedule: object = "forward"
         assert x.tobytes() == y.tobytes(), f"seed {seed}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(0, 10**9), st.integers(0, 7))
 def test_random_programs_agree_with_the_reference(seed: int, n: int) -> None:
     compare(seed, n)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_programs_without_checks_and_in_reverse(seed: int) -> None:
     compare(seed, seed % 5, checks=False)
     compare(seed, seed % 5, schedule="reverse")

@@ -53,7 +53,10 @@ def test_mma_is_the_product_of_its_fragments(k: int, dtype: str, accumulator: st
     with b.loop(4, independent=True) as i:
         b.store(gc, b.tx * 4 + i, b.load(d, i))
     low, high = (0, 8) if dtype == "uint8" else (-3, 4)
-    mats = [(rng.integers(low, high, (16, k)), rng.integers(low, high, (k, 8)), rng.integers(-9, 9, (16, 8))) for _ in range(warps)]
+    mats = [
+        (rng.integers(low, high, (16, k)), rng.integers(low, high, (k, 8)), rng.integers(-9, 9, (16, 8)))
+        for _ in range(warps)
+    ]
     xa, xb, xc = np.zeros(64 * count_a), np.zeros(64 * count_b), np.zeros(256)
     for t in range(64):
         ma, mb, mc = mats[t // 32]
@@ -98,9 +101,8 @@ def _ldmatrix(dtype: str, matrices: int, transpose: bool) -> tuple[np.ndarray, n
     source = b.tensor("A", 8 * matrices * row, dtype)
     out = b.tensor("C", 32 * matrices * each, dtype, "out")
     s, r = b.shared("s", 8 * matrices * row, dtype), b.regs("r", matrices * each, dtype)
-    with b.when(b.tx < 8 * matrices):
-        with b.loop(row, independent=True) as i:
-            b.store(s, b.tx * row + i, b.load(source, b.tx * row + i))
+    with b.when(b.tx < 8 * matrices), b.loop(row, independent=True) as i:
+        b.store(s, b.tx * row + i, b.load(source, b.tx * row + i))
     b.sync()
     b.ldmatrix(r, 0, s, (b.tx % (8 * matrices)) * row, matrices, transpose)
     with b.loop(matrices * each, independent=True) as i:
@@ -148,14 +150,17 @@ def test_mma_in_independent_loops_is_the_same_as_one_by_one() -> None:
         b.copy(w, 8, gb, b.tx * 16 + 8, 8)
         with b.loop(48, independent=True) as i:
             b.store(d, i, 0.5)
-        with b.loop(3, independent=independent) as m:
-            with b.loop(4, independent=independent) as n:
-                b.mma(16, d, (m * 4 + n) * 4, a, m * 8, w, n * 4)
+        with b.loop(3, independent=independent) as m, b.loop(4, independent=independent) as n:
+            b.mma(16, d, (m * 4 + n) * 4, a, m * 8, w, n * 4)
         with b.loop(48, independent=True) as i:
             b.store(out, b.tx * 48 + i, b.load(d, i))
         rng = np.random.default_rng(1)
         c = zeros(64 * 48, "float32")
-        result = b.run(rng.integers(-3, 4, 64 * 24).astype(np.float16), rng.integers(-3, 4, 64 * 16).astype(np.float16), c)
+        result = b.run(
+            rng.integers(-3, 4, 64 * 24).astype(np.float16),
+            rng.integers(-3, 4, 64 * 16).astype(np.float16),
+            c,
+        )
         assert result.findings == ()
         assert result.counts.instructions["mma.m16n8k16"] == 24
         outputs.append(c)

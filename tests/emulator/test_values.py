@@ -51,9 +51,8 @@ def test_break_and_continue_under_conditions_of_the_thread() -> None:
     with b.loop(10) as i:
         with b.when(i % 2 == 1):
             b.skip()
-        with b.when(i > b.tx):
-            with b.when(b.tx < 30):
-                b.leave()
+        with b.when(i > b.tx), b.when(b.tx < 30):
+            b.leave()
         b.store(r, 0, b.load(r, 0) * 3 + i)
     b.store(out, b.tx, b.load(r, 0))
     c = zeros(32, "int32")
@@ -104,14 +103,13 @@ def test_loops_run_as_one_give_what_they_give_one_by_one() -> None:
     for independent in (False, True):
         b = Build(32)
         out, r = b.tensor("C", 32 * 12, "float32", "out"), b.regs("r", 12, "float32")
-        with b.loop(3, independent=independent) as i:
-            with b.loop(4, independent=independent) as j:
-                v = b.bind(cast(i * 10 + j, as_dtype("float32")) + cast(b.tx, as_dtype("float32")))
-                b.store(r, i * 4 + j, v)
-                with b.when((j + b.tx) % 2 == 0):
-                    b.store(r, i * 4 + j, v * 0.5)
-                with b.when(i == 1):
-                    b.store(r, i * 4 + j, -v)
+        with b.loop(3, independent=independent) as i, b.loop(4, independent=independent) as j:
+            v = b.bind(cast(i * 10 + j, as_dtype("float32")) + cast(b.tx, as_dtype("float32")))
+            b.store(r, i * 4 + j, v)
+            with b.when((j + b.tx) % 2 == 0):
+                b.store(r, i * 4 + j, v * 0.5)
+            with b.when(i == 1):
+                b.store(r, i * 4 + j, -v)
         with b.loop(12, independent=independent) as i:
             b.store(out, b.tx * 12 + i, intrinsic("shfl_xor", b.load(r, i), 5))
         c = zeros(32 * 12, "float32")
@@ -202,7 +200,9 @@ def test_votes() -> None:
     assert rows[1, 3] == 0xAAAAAAAA
 
 
-@pytest.mark.parametrize(("name", "expected"), [("syncthreads_and", 0), ("syncthreads_or", 1), ("syncthreads_count", 22)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("syncthreads_and", 0), ("syncthreads_or", 1), ("syncthreads_count", 22)]
+)
 def test_barriers_with_a_predicate(name: str, expected: int) -> None:
     b = Build(64)
     out = b.tensor("C", 64, "int32", "out")
@@ -278,7 +278,9 @@ def test_a_guarded_division_is_silent() -> None:
 def test_narrow_floats_round_after_each_operation(dtype: str) -> None:
     kind = as_dtype(dtype)
     rng = np.random.default_rng(5)
-    x, y = (encode(rng.standard_normal(32).astype(np.float32).astype(kind.compute_dtype), kind) for _ in range(2))
+    x, y = (
+        encode(rng.standard_normal(32).astype(np.float32).astype(kind.compute_dtype), kind) for _ in range(2)
+    )
     b = Build(32)
     ga, gb, out = b.tensor("A", 32, dtype), b.tensor("B", 32, dtype), b.tensor("C", 96, dtype, "out")
     u, v = b.bind(b.load(ga, b.tx)), b.bind(b.load(gb, b.tx))
@@ -290,7 +292,9 @@ def test_narrow_floats_round_after_each_operation(dtype: str) -> None:
     du, dv = (decode(z, kind).astype(np.float32) for z in (x, y))
 
     def r(z: np.ndarray) -> np.ndarray:
-        return decode(encode(z.astype(kind.compute_dtype) if kind == "float16" else z, kind), kind).astype(np.float32)
+        return decode(encode(z.astype(kind.compute_dtype) if kind == "float16" else z, kind), kind).astype(
+            np.float32
+        )
 
     got = decode(c, kind).astype(np.float32).reshape(32, 3)
     assert (got[:, 0] == r(du * dv)).all()
@@ -328,7 +332,11 @@ def test_and_does_not_load_what_its_left_side_forbids() -> None:
     b = Build(32)
     source, out = b.tensor("A", 10, "float32"), b.tensor("C", 32, "int32", "out")
     b.store(out, b.tx, cast(binary("and", b.tx < 10, b.load(source, b.tx) > 4.0), as_dtype("int32")))
-    b.store(out, b.tx, cast(unary("not", binary("or", b.tx >= 10, b.load(source, b.tx) <= 4.0)), as_dtype("int32")))
+    b.store(
+        out,
+        b.tx,
+        cast(unary("not", binary("or", b.tx >= 10, b.load(source, b.tx) <= 4.0)), as_dtype("int32")),
+    )
     c = zeros(32, "int32")
     assert b.run(np.arange(10, dtype=np.float32), c).findings == ()
     assert c.tolist() == [int(4 < t < 10) for t in range(32)]
@@ -454,7 +462,25 @@ def test_chosen_blocks_only() -> None:
     assert (rows[1:7] == 0).all()
 
 
-UNARY = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "tanh", "erf", "sigmoid", "floor", "ceil", "round", "trunc", "nearbyint", "abs", "rcp"]
+UNARY = [
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "tanh",
+    "erf",
+    "sigmoid",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "nearbyint",
+    "abs",
+    "rcp",
+]
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -484,7 +510,11 @@ def test_bit_functions() -> None:
     x = b.bind(b.load(source, b.tx))
     b.store(out, b.tx * 4, intrinsic("popcount", x, dtype="int32"))
     b.store(out, b.tx * 4 + 1, intrinsic("clz", x, dtype="int32"))
-    b.store(out, b.tx * 4 + 2, intrinsic("reinterpret", intrinsic("reinterpret", x, dtype="float32"), dtype="int32"))
+    b.store(
+        out,
+        b.tx * 4 + 2,
+        intrinsic("reinterpret", intrinsic("reinterpret", x, dtype="float32"), dtype="int32"),
+    )
     b.store(out, b.tx * 4 + 3, intrinsic("dp4a", x, const(0x01FF0201), const(7)))
     values = np.array([0, 1, -1, 0x7FFFFFFF, 0x01020304, -(2**31)] + list(range(26)), np.int32)
     c = zeros(128, "int32")

@@ -38,4 +38,12 @@ from tilebench.backends.emulator.counts import AccessCount, AccessCounts
 from tilebench.backends.emulator.executable import EmulatedKernel, build, error_of
 from tilebench.backends.emulator.schedule import EmulationResult, run_program
 
-__all__ = ["AccessCount", "AccessCounts", "EmulatedKernel", "EmulationResult", "build", "error_of", "run_program"]
+__all__ = [
+    "AccessCount",
+    "AccessCounts",
+    "EmulatedKernel",
+    "EmulationResult",
+    "build",
+    "error_of",
+    "run_program",
+]

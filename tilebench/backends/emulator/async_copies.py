@@ -14,7 +14,7 @@ import numpy as np
 from tilebench.backends.emulator.race import flat
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.machine import Role
+    from tilebench.backends.emulator.role import Role
     from tilebench.backends.emulator.memory import Site
 
 
@@ -48,10 +48,16 @@ class CopyQueue:
             p = rs.uniform(predicate) if np.ndim(predicate) == 0 else np.asarray(predicate)
             use = p if mask is None else p & mask
         shape = np.broadcast_shapes(
-            np.shape(to), np.shape(start), (rs.threads,), np.shape(use) if use is not None else (), np.shape(mask) if mask is not None else ()
+            np.shape(to),
+            np.shape(start),
+            (rs.threads,),
+            np.shape(use) if use is not None else (),
+            np.shape(mask) if mask is not None else (),
         )
         data = source.raw(rs, np.broadcast_to(start, shape), use)
-        index, on = destination._check(rs, np.broadcast_to(to, shape), mask, write=True, values=data, pending=True)  # pyright: ignore[reportPrivateUsage]
+        index, on = destination.check(
+            rs, np.broadcast_to(to, shape), mask, write=True, values=data, pending=True
+        )
         columns = np.broadcast_to(self.columns, shape)
         if on is not None:
             on = np.broadcast_to(on, shape)
@@ -62,10 +68,14 @@ class CopyQueue:
         if rs.block.machine.checks:
             place = destination.place
             each = destination.width // place.granule
-            first = (index * destination.itemsize + place.start - place.region_start) // place.granule + place.shadow
+            first = (
+                index * destination.itemsize + place.start - place.region_start
+            ) // place.granule + place.shadow
             granules = flat(first[:, None] + np.arange(each))
             owners = np.repeat(rs.tid[columns], each)
-        self.pending.append(_Pending(destination, index, columns, self.closed[columns], data, granules, owners))
+        self.pending.append(
+            _Pending(destination, index, columns, self.closed[columns], data, granules, owners)
+        )
 
     def commit(self, mask: Any) -> None:
         """Close the current group of each active thread."""
@@ -101,7 +111,10 @@ class CopyQueue:
                 continue
             each = 0 if copy.granules is None else len(copy.granules) // len(copy.index)
             spread = np.repeat(done, each) if each else None
-            for part, chosen, wide in ((True, done, spread), (False, ~done, None if spread is None else ~spread)):
+            for part, chosen, wide in (
+                (True, done, spread),
+                (False, ~done, None if spread is None else ~spread),
+            ):
                 piece = _Pending(
                     copy.site, copy.index[chosen], copy.column[chosen], copy.group[chosen], copy.data[chosen],
                     None if wide is None or copy.granules is None else copy.granules[wide],

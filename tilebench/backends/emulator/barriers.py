@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.machine import Block, Role
+    from tilebench.backends.emulator.machine import Block
+    from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
 
 
@@ -34,7 +35,9 @@ class Meeting:
     open: bool = False
 
 
-def barrier(rs: Role, id: int, threads: int | None, mask: Any, at: Loc | None, predicate: Any = None) -> Generator[Meeting, None, np.ndarray]:
+def barrier(
+    rs: Role, id: int, threads: int | None, mask: Any, at: Loc | None, predicate: Any = None
+) -> Generator[Meeting, None, np.ndarray]:
     """bar.sync: wait for `threads` (None: the whole block); gives every thread's predicate (of this meeting)."""
     block = rs.block
     count = block.machine.program.threads if threads is None else threads
@@ -46,7 +49,12 @@ def barrier(rs: Role, id: int, threads: int | None, mask: Any, at: Loc | None, p
     if meeting is None:
         meeting = block.meetings[id] = Meeting(id, count)
     if meeting.count != count:
-        _stop(block, "deadlock", f"barrier {id} is waited for with {meeting.count} and with {count} threads", (meeting.places[0], at))
+        _stop(
+            block,
+            "deadlock",
+            f"barrier {id} is waited for with {meeting.count} and with {count} threads",
+            (meeting.places[0], at),
+        )
     meeting.warps.append(warps)
     meeting.places.append(at)
     if predicate is not None:
@@ -113,7 +121,9 @@ def _line(at: Loc | None) -> str:
     return "compiler-made code" if at is None else f"line {at.line}"
 
 
-def _stop(block: Block, kind: str, text: str, places: tuple[Loc | None, ...], hint: str = "", code: str = "TB433") -> None:
+def _stop(
+    block: Block, kind: str, text: str, places: tuple[Loc | None, ...], hint: str = "", code: str = "TB433"
+) -> None:
     key = (kind, *places)
     if not block.machine.findings.known(*key):
         block.machine.findings.add(key, kind, "error", f"{text} (block {block.name})", places, hint, code)

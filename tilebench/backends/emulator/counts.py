@@ -115,7 +115,9 @@ class Tally:
         self.active_lanes += lanes
 
 
-def _measure(addresses: np.ndarray, width: int, active: np.ndarray | None, shared: bool) -> tuple[int, int, int, int, int, int]:
+def _measure(
+    addresses: np.ndarray, width: int, active: np.ndarray | None, shared: bool
+) -> tuple[int, int, int, int, int, int]:
     warps = addresses.size // 32
     requests = warps if active is None else int(active.reshape(-1, 32).any(axis=1).sum())
     lanes = addresses.size if active is None else int(active.sum())

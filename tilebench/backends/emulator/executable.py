@@ -29,7 +29,11 @@ _WHY = {
 def error_of(finding: Finding, places: tuple[Loc | None, ...]) -> LaunchError | SyncError:
     """The exception that a finding of severity 'error' becomes when a launch must not pass."""
     known = [at for at in places if at is not None]
-    kind = LaunchError if finding.kind in ("out-of-bounds", "misaligned", "assert", "endless-loop", "division-by-zero") else SyncError
+    kind = (
+        LaunchError
+        if finding.kind in ("out-of-bounds", "misaligned", "assert", "endless-loop", "division-by-zero")
+        else SyncError
+    )
     return kind(
         finding.code or "TB430", finding.text, at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
         notes=[(at, "the other access") for at in known[:-1] if at.line != known[-1].line],
@@ -46,7 +50,13 @@ class EmulatedKernel:
     checks: bool = True
     result: EmulationResult | None = field(default=None, repr=False)
 
-    def launch(self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0) -> None:
+    def launch(
+        self,
+        arguments: Sequence[Argument],
+        symbols: Mapping[Var, int],
+        grid: tuple[int, ...],
+        stream: int = 0,
+    ) -> None:
         """Run all blocks in place. Raises LaunchError or SyncError for the first finding that is an error."""
         if 0 in grid:
             return
@@ -55,14 +65,23 @@ class EmulatedKernel:
             raise error_of(*self.result.first_error)
 
     def run(
-        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], blocks: Sequence[int] | None = None, schedule: Schedule = "forward"
+        self,
+        arguments: Sequence[Argument],
+        symbols: Mapping[Var, int],
+        grid: tuple[int, ...],
+        blocks: Sequence[int] | None = None,
+        schedule: Schedule = "forward",
     ) -> EmulationResult:
         """Run blocks (None: all) and give what was found and counted, without raising."""
-        return run_program(self.program, arguments, symbols, grid, blocks, schedule, self.checks, self.compiled)
+        return run_program(
+            self.program, arguments, symbols, grid, blocks, schedule, self.checks, self.compiled
+        )
 
 
 def build(lowered: Lowered, target: Target, checks: bool = True) -> EmulatedKernel:
     """A kernel that runs in NumPy from its thread program."""
     program = lowered.program
     compiled = compile_program(program, checks)
-    return EmulatedKernel(Built(target, shared_bytes=program.shared_bytes, entry=program.name), program, compiled, checks)
+    return EmulatedKernel(
+        Built(target, shared_bytes=program.shared_bytes, entry=program.name), program, compiled, checks
+    )

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.backends.emulator import arithmetic, warp
-from tilebench.backends.emulator.memory import Place, Site
+from tilebench.backends.emulator import arithmetic, functions, warp
 from tilebench.backends.emulator.counts import AccessKind
+from tilebench.backends.emulator.memory import Place, Site
 from tilebench.errors import Loc
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
@@ -108,7 +108,9 @@ class Emitter:
             self.constants[found] = value
         return found
 
-    def pure(self, code: str, *parts: Value, axes: frozenset[int] | None = None, thread: bool | None = None) -> Value:
+    def pure(
+        self, code: str, *parts: Value, axes: frozenset[int] | None = None, thread: bool | None = None
+    ) -> Value:
         """A temporary for a pure value, in the outermost scope that has its parts."""
         level = max((p.level for p in parts), default=0)
         axes = frozenset[int]().union(*(p.axes for p in parts)) if axes is None else axes
@@ -135,6 +137,15 @@ class Emitter:
         self._done.clear()
         self.at = at
 
+    def known(self, e: Expr) -> tuple[int, int] | None:
+        """The interval of an integer expression, if no part of it can leave its type (and wrap)."""
+        for node in walk(e):
+            if isinstance(node, Binary | Unary | Cast) and node.dtype.is_int:
+                part = bounds(node, self.ranges)
+                if part is not None and not (node.dtype.min <= part[0] and part[1] <= node.dtype.max):
+                    return None
+        return bounds(e, self.ranges)
+
     # -------------------------------------------------------------- masks
 
     @property
@@ -145,7 +156,11 @@ class Emitter:
         """The current mask narrowed by a condition."""
         if condition.uniform:
             condition = self.pure(f"rs.uniform({condition.code})", Value("rs", 1), condition, thread=True)
-        return condition if self.mask is None else self.pure(f"{self.mask.code} & {condition.code}", self.mask, condition)
+        return (
+            condition
+            if self.mask is None
+            else self.pure(f"{self.mask.code} & {condition.code}", self.mask, condition)
+        )
 
     def under(self, condition: Value, e: Expr) -> Value:
         """`e` evaluated for the threads where the condition holds."""
@@ -174,10 +189,27 @@ class Emitter:
 
     def _const(self, e: Const) -> Value:
         if e.dtype.is_float:
-            number = arithmetic.rounded(np.asarray(float(e.value), dtype=e.dtype.compute_dtype if e.dtype.compute_dtype.itemsize > 2 else np.float64), e.dtype) if e.dtype.bits < 32 else e.dtype.compute_dtype.type(e.value)
+            number = (
+                arithmetic.rounded(
+                    np.asarray(
+                        float(e.value),
+                        dtype=e.dtype.compute_dtype if e.dtype.compute_dtype.itemsize > 2 else np.float64,
+                    ),
+                    e.dtype,
+                )
+                if e.dtype.bits < 32
+                else e.dtype.compute_dtype.type(e.value)
+            )
             key = (e.dtype.name, repr(number))
             return Value(self.constant(e.dtype.compute_dtype.type(number), key), 0)
-        return Value(str(bool(e.value)) if e.dtype.kind == "bool" else f"({int(e.value)})" if int(e.value) < 0 else str(int(e.value)), 0)
+        return Value(
+            str(bool(e.value))
+            if e.dtype.kind == "bool"
+            else f"({int(e.value)})"
+            if int(e.value) < 0
+            else str(int(e.value)),
+            0,
+        )
 
     def _node(self, e: Expr) -> Value:
         match e:
@@ -201,9 +233,15 @@ class Emitter:
         if memory.space == "register":
             index = self.register_index(memory, e.indices[0], 1, "read")
             self.check_written(memory, index, 1)
-            code = f"R{self.register_number(memory)}[{index.code}" + ("]" if index.columns == "None" else f", {index.columns}]")
+            code = f"R{self.register_number(memory)}[{index.code}" + (
+                "]" if index.columns == "None" else f", {index.columns}]"
+            )
             view = index.columns == "None" and not index.axes
-            return Value(code, self.depth, index.axes, True, True) if view else self.effect(code, index.axes, True)
+            return (
+                Value(code, self.depth, index.axes, True, True)
+                if view
+                else self.effect(code, index.axes, True)
+            )
         index = self.index(e.indices[0])
         site = self.site(memory, 1, "load")
         axes = index.axes | (self.mask.axes if self.mask is not None else frozenset[int]())
@@ -211,7 +249,7 @@ class Emitter:
 
     def _wrapped(self, code: str, dtype: DType, e: Expr) -> str:
         """Uniform integer arithmetic wrapped to its width, where it could leave it."""
-        known = bounds(e, self.ranges)
+        known = self.known(e)
         if known is not None and dtype.min <= known[0] and known[1] <= dtype.max:
             return code
         full = 1 << dtype.bits
@@ -250,7 +288,9 @@ class Emitter:
         if e.op in ("min", "max"):
             if both_uniform and not kind.is_float:
                 return self.pure(f"{e.op}({a.code}, {b.code})", a, b)
-            function = {"min": "fmin", "max": "fmax"} if kind.is_float else {"min": "minimum", "max": "maximum"}
+            function = (
+                {"min": "fmin", "max": "fmax"} if kind.is_float else {"min": "minimum", "max": "maximum"}
+            )
             return self.pure(f"np.{function[e.op]}({a.code}, {b.code})", a, b)
         if e.op == "pow":
             return self._elementwise("pow", (e.left.dtype, e.right.dtype), e.dtype, a, b)
@@ -273,7 +313,11 @@ class Emitter:
 
     def _typed(self, v: Value, dtype: DType) -> str:
         """A uniform integer as a NumPy scalar of its type, so that the result has it."""
-        return f"{self.constant(dtype.storage_dtype.type, ('type', dtype.name))}({v.code})" if v.uniform else v.code
+        return (
+            f"{self.constant(dtype.storage_dtype.type, ('type', dtype.name))}({v.code})"
+            if v.uniform
+            else v.code
+        )
 
     def _division(self, e: Binary, a: Value, b: Value) -> Value:
         known = int_value(e.right)
@@ -284,7 +328,7 @@ class Emitter:
         if known is None or known == 0:
             self.put(f"rs.divisor({b.code}, {self.mask_code}, {self.constant(e.loc or self.at)})")
         if known and known > 0 and e.op.startswith("trunc"):
-            low = bounds(e.left, self.ranges)
+            low = self.known(e.left)
             op = "floor" + e.op[5:] if low is not None and low[0] >= 0 else e.op
         else:
             op = e.op
@@ -311,7 +355,12 @@ class Emitter:
 
     def _cast(self, v: Value, source: DType, target: DType) -> Value:
         kind = target.compute_dtype
-        if v.uniform or (source.is_float and not target.is_float) or target.kind == "bool" or target.bits == 4:
+        if (
+            v.uniform
+            or (source.is_float and not target.is_float)
+            or target.kind == "bool"
+            or target.bits == 4
+        ):
             s, t = (self.constant(d, ("dtype", d.name)) for d in (source, target))
             return self.pure(f"convert({v.code}, {s}, {t})", v)
         if not source.is_float and target.bits < 32 and target.is_float:
@@ -333,7 +382,10 @@ class Emitter:
             b = self.value(e.orelse)
         kind = self.constant(e.dtype.compute_dtype, ("numpy", e.dtype.compute_dtype.str))
         if c.uniform:
-            x, y = (v.code if v.uniform == (a.uniform and b.uniform) else f"np.full(1, {v.code}, {kind})" for v in (a, b))
+            x, y = (
+                v.code if v.uniform == (a.uniform and b.uniform) else f"np.full(1, {v.code}, {kind})"
+                for v in (a, b)
+            )
             return self.pure(f"({x} if {c.code} else {y})", c, a, b)
         return self.pure(f"where({c.code}, {a.code}, {b.code}, {kind})", c, a, b)
 
@@ -341,19 +393,27 @@ class Emitter:
         if e.name in _SYNC:
             p = self.value(e.args[0])
             code = f"(yield from barrier(rs, 0, None, {self.mask_code}, {self.constant(e.loc or self.at)}, {p.code})).{_SYNC[e.name]}()"
-            return self.effect(f"rs.uniform({code})" if e.dtype.kind == "bool" else f"np.full(rs.threads, {code}, np.int32)", frozenset(), True)
+            return self.effect(
+                f"rs.uniform({code})" if e.dtype.kind == "bool" else f"np.full(rs.threads, {code}, np.int32)",
+                frozenset(),
+                True,
+            )
         args = [self.value(a) for a in e.args]
         axes = frozenset[int]().union(*(a.axes for a in args))
         if e.name in _SHUFFLES:
             at = self.constant(e.loc or self.at)
-            return self.effect(f"shuffle(rs, {e.name!r}, {args[0].code}, {args[1].code}, {self.mask_code}, {at})", axes, True)
+            return self.effect(
+                f"shuffle(rs, {e.name!r}, {args[0].code}, {args[1].code}, {self.mask_code}, {at})", axes, True
+            )
         if e.name in _VOTES:
             axes |= self.mask.axes if self.mask is not None else frozenset[int]()
-            return self.effect(f"vote(rs, {e.name!r}, {args[0].code if args else True}, {self.mask_code})", axes, True)
+            return self.effect(
+                f"vote(rs, {e.name!r}, {args[0].code if args else True}, {self.mask_code})", axes, True
+            )
         return self._elementwise(e.name, tuple(a.dtype for a in e.args), e.dtype, *args)
 
     def _elementwise(self, name: str, dtypes: tuple[DType, ...], result: DType, *args: Value) -> Value:
-        function = arithmetic.intrinsic(name, dtypes, result)
+        function = functions.intrinsic(name, dtypes, result)
         key = ("intrinsic", name, *(d.name for d in dtypes), result.name)
         inner = f"{self.constant(function, key)}({', '.join(a.code for a in args)})"
         if all(a.uniform for a in args):
@@ -399,7 +459,7 @@ class Emitter:
         """A register index, checked against the array unless its bounds are proven."""
         v = self.index(e)
         size = memory.static_shape[0]
-        known = bounds(e, self.ranges)
+        known = self.known(e)
         if known is None or known[0] < 0 or known[1] + count > size:
             m = self.constant(memory)
             code = f"rs.row({m}, {v.code}, {count}, {self.mask_code}, {self.constant(self.at)}, {verb!r})"
@@ -414,13 +474,17 @@ class Emitter:
         """Code that reports registers read before they were written."""
         if self.checks:
             n = self.register_number(memory)
-            self.put(f"if not V{n}.complete: rs.missing(V{n}, {self.constant(memory)}, {index.code}, {index.columns}, {count}, {self.mask_code}, {self.constant(self.at)})")
+            self.put(
+                f"if not V{n}.complete: rs.missing(V{n}, {self.constant(memory)}, {index.code}, {index.columns}, {count}, {self.mask_code}, {self.constant(self.at)})"
+            )
 
     def note_written(self, memory: Memory, index: RegisterIndex, count: int) -> None:
         """Code that notes a write of registers."""
         if self.checks:
             n = self.register_number(memory)
-            self.put(f"if not V{n}.complete: V{n}.wrote({index.code}, {index.columns}, {count}, {self.mask_code})")
+            self.put(
+                f"if not V{n}.complete: V{n}.wrote({index.code}, {index.columns}, {count}, {self.mask_code})"
+            )
 
     def site(self, memory: Memory, lanes: int, kind: AccessKind) -> str:
         """A new access statement; its name."""

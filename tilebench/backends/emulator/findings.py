@@ -39,7 +39,14 @@ class Findings:
         return len(self.found) >= self.limit
 
     def add(
-        self, key: tuple[object, ...], kind: str, severity: Severity, text: str, places: tuple[Loc | None, ...], hint: str = "", code: str = ""
+        self,
+        key: tuple[object, ...],
+        kind: str,
+        severity: Severity,
+        text: str,
+        places: tuple[Loc | None, ...],
+        hint: str = "",
+        code: str = "",
     ) -> None:
         """Report `key` for the first time."""
         self.times[key] = 1

@@ -1,4 +1,4 @@
-"""The state that a thread program runs in: the launch (`Machine`), one block of it, one role of a block."""
+"""The state that a thread program runs in: the launch (`Machine`) and one block of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilebench.backends.emulator.arithmetic import poison
-from tilebench.backends.emulator.async_copies import CopyQueue
 from tilebench.backends.emulator.barriers import Meeting, StopBlock
 from tilebench.backends.emulator.counts import Tally
 from tilebench.backends.emulator.findings import Findings, line
 from tilebench.backends.emulator.race import Clock, Conflict, GlobalShadow, Shadow
-from tilebench.backends.emulator.registers import Validity
 
 if TYPE_CHECKING:
     from tilebench.backends.emulator.memory import Site
+    from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
     from tilebench.ir.thread import Memory, Program
-    from tilebench.ir.thread import Role as RoleSpec
-
-LOOP_LIMIT = 1_000_000  # iterations of one data-dependent loop in one block
 
 
 @dataclass
@@ -55,7 +50,10 @@ class Machine:
         threads = self.program.threads
         (b0, t0), (b1, t1) = divmod(conflict.earlier_thread, threads), divmod(conflict.later_thread, threads)
         element = f"{later.place.name}[{conflict.granule - self.origins[later.place.slot]}]"
-        verb0, verb1 = ("reads" if conflict.kind == "WAR" else "writes"), ("reads" if conflict.kind == "RAW" else "writes")
+        verb0, verb1 = (
+            ("reads" if conflict.kind == "WAR" else "writes"),
+            ("reads" if conflict.kind == "RAW" else "writes"),
+        )
         same = conflict.kind == "WAW-same"
         if b0 == b1:
             text = f"{element}: thread {t0} {verb0} it at {line(earlier.at)} and thread {t1} {verb1} it at {line(later.at)}, with no barrier between (block {self.name(b0)})"
@@ -65,7 +63,15 @@ class Machine:
             hint = "blocks are not ordered: let one block own the element, or use an atomic operation"
         if same:
             text += "; both write the same value"
-        self.findings.add(key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, "TB431" if b0 != b1 else "TB430")
+        self.findings.add(
+            key,
+            "race",
+            "warning" if same else "error",
+            text,
+            (earlier.at, later.at),
+            hint,
+            "TB431" if b0 != b1 else "TB430",
+        )
 
     def name(self, number: int) -> str:
         """A block as the user numbers it: 7, or (1, 3)."""
@@ -89,11 +95,16 @@ class Block:
         program = machine.program
         self.machine, self.number = machine, number
         self.index = block_index(number, machine.grid)
-        end = max([m.byte_offset + m.static_shape[0] * m.dtype.storage_dtype.itemsize for m in program.shared], default=0)
+        end = max(
+            [m.byte_offset + m.static_shape[0] * m.dtype.storage_dtype.itemsize for m in program.shared],
+            default=0,
+        )
         self.shared = np.full(-(-max(program.shared_bytes, end, 16) // 16) * 16, 0xA5, dtype=np.uint8)
         self.views: dict[np.dtype[Any], np.ndarray] = {}
         self.clock = Clock(-(-program.threads // 32))
-        self.shadow = Shadow(max(1, machine.shared_granules), self.clock, self.shared_race, self.uninitialised)
+        self.shadow = Shadow(
+            max(1, machine.shared_granules), self.clock, self.shared_race, self.uninitialised
+        )
         self.meetings: dict[int, Meeting] = {}
         self.barriers = 0
 
@@ -123,20 +134,39 @@ class Block:
         if machine.findings.known(*key):
             return
         element = self._element(later, conflict.granule)
-        alias = "" if earlier.place.name == later.place.name else f" (the same bytes as {self._element(earlier, conflict.granule)})"
+        alias = (
+            ""
+            if earlier.place.name == later.place.name
+            else f" (the same bytes as {self._element(earlier, conflict.granule)})"
+        )
         t0, t1 = conflict.earlier_thread, conflict.later_thread
-        verb0, verb1 = ("reads" if conflict.kind == "WAR" else "writes"), ("reads" if conflict.kind.startswith("RAW") else "writes")
+        verb0, verb1 = (
+            ("reads" if conflict.kind == "WAR" else "writes"),
+            ("reads" if conflict.kind.startswith("RAW") else "writes"),
+        )
         where = f"{element}{alias}: thread {t0} {verb0} it at {line(earlier.at)} and thread {t1} {verb1} it at {line(later.at)}"
         if conflict.kind.endswith("async"):
             text = f"{element}{alias}: thread {t1} {verb1} it at {line(later.at)} while thread {t0}'s asynchronous copy of {line(earlier.at)} is still under way"
             hint = f"wait for the copy (and a barrier, when other threads read) before {line(later.at)}"
-            machine.findings.add(key, "async-race", "error", f"{text} (block {self.name})", (earlier.at, later.at), hint, "TB432")
+            machine.findings.add(
+                key,
+                "async-race",
+                "error",
+                f"{text} (block {self.name})",
+                (earlier.at, later.at),
+                hint,
+                "TB432",
+            )
             return
         same = conflict.kind == "WAW-same"
-        text = f"{where}, with no barrier between (block {self.name})" + ("; both write the same value" if same else "")
+        text = f"{where}, with no barrier between (block {self.name})" + (
+            "; both write the same value" if same else ""
+        )
         code = "TB432" if earlier.kind == "cp.async" or later.kind == "cp.async" else "TB430"
         hint = _hint(earlier.at, later.at, warp=t0 >> 5 == t1 >> 5)
-        machine.findings.add(key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, code)
+        machine.findings.add(
+            key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, code
+        )
 
     def uninitialised(self, site: int, granule: int, thread: int) -> None:
         """A read of shared memory that nobody wrote."""
@@ -145,27 +175,47 @@ class Block:
         if self.machine.findings.known(*key):
             return
         text = f"{self._element(s, granule)} is read at {line(s.at)} before anything was written there (block {self.name}, thread {thread})"
-        self.machine.findings.add(key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB274")
+        self.machine.findings.add(
+            key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB274"
+        )
 
-    def uninitialised_registers(self, memory: Memory, bad: np.ndarray, index: Any, rs: Role, at: Loc | None) -> None:
+    def uninitialised_registers(
+        self, memory: Memory, bad: np.ndarray, index: Any, rs: Role, at: Loc | None
+    ) -> None:
         """A read of a register that this thread never wrote."""
         name = memory.origin.name if memory.origin is not None else memory.name
         key = ("uninitialised-register", name, at)
         if self.machine.findings.known(*key):
             return
         where = np.argwhere(bad)[0]
-        first = index if isinstance(index, int) else int(np.broadcast_to(index, bad.shape[1:] if np.ndim(index) == bad.ndim - 1 else bad.shape[1:-1]).flat[0])
+        first = (
+            index
+            if isinstance(index, int)
+            else int(
+                np.broadcast_to(
+                    index, bad.shape[1:] if np.ndim(index) == bad.ndim - 1 else bad.shape[1:-1]
+                ).flat[0]
+            )
+        )
         text = f"{name} (register {first + int(where[0])}) is read at {line(at)} before it was written (block {self.name}, thread {int(rs.tid[where[-1]])})"
-        self.machine.findings.add(key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB274")
+        self.machine.findings.add(
+            key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB274"
+        )
 
-    def out_of_bounds(self, site: Site, rs: Role, index: np.ndarray, bad: np.ndarray, low: int, count: int) -> None:
+    def out_of_bounds(
+        self, site: Site, rs: Role, index: np.ndarray, bad: np.ndarray, low: int, count: int
+    ) -> None:
         """An access outside its memory."""
         key = ("out-of-bounds", site.place.name, site.at or site.number)
         if self.machine.findings.known(*key):
             return
         where = tuple(int(x) for x in np.argwhere(bad)[0])
         value = int(index[where])
-        value = value if value < low else max(value, min(value + site.lanes - 1, low + count) if site.lanes > 1 else value)
+        value = (
+            value
+            if value < low
+            else max(value, min(value + site.lanes - 1, low + count) if site.lanes > 1 else value)
+        )
         verb = "written" if site.kind in ("store", "copy-out", "atomic", "cp.async") else "read"
         text = f"{site.place.name}[{value}] is {verb}, out of {low}..{low + count - 1}, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
         hint = "guard the access with the extent, or give the tile a size that divides it"
@@ -181,20 +231,43 @@ class Block:
             return
         where = tuple(int(x) for x in np.argwhere(bad)[0])
         text = f"a {site.width}-byte access at {site.place.name}[{int(index[where])}] is not aligned to {site.width} bytes, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
-        self.machine.findings.add(key, "misaligned", "error", text, (site.at,), "use an offset and a row length that are multiples of the vector", "TB276")
+        self.machine.findings.add(
+            key,
+            "misaligned",
+            "error",
+            text,
+            (site.at,),
+            "use an offset and a row length that are multiples of the vector",
+            "TB276",
+        )
 
     def diverged(self, what: str, at: Loc | None) -> None:
         """A warp-wide instruction that only part of a warp runs."""
         key = ("divergence", at, what.split(" ")[0])
         if not self.machine.findings.known(*key):
             text = f"{what}, at {line(at)} (block {self.name})"
-            self.machine.findings.add(key, "divergence", "error", text, (at,), "every lane of the warp must run it: move it out of the branch", "TB434")
+            self.machine.findings.add(
+                key,
+                "divergence",
+                "error",
+                text,
+                (at,),
+                "every lane of the warp must run it: move it out of the branch",
+                "TB434",
+            )
 
     def divided_by_zero(self, at: Loc | None) -> None:
         """An integer division by zero; the result is 0."""
         key = ("division", at)
         if not self.machine.findings.known(*key):
-            self.machine.findings.add(key, "division-by-zero", "error", f"an integer is divided by zero at {line(at)} (block {self.name})", (at,), code="TB277")
+            self.machine.findings.add(
+                key,
+                "division-by-zero",
+                "error",
+                f"an integer is divided by zero at {line(at)} (block {self.name})",
+                (at,),
+                code="TB277",
+            )
 
     def assertion(self, message: str, thread: int, at: Loc | None) -> None:
         """A device assertion that failed stops the block."""
@@ -207,143 +280,18 @@ class Block:
 
 def _pair(earlier: Site, later: Site) -> tuple[object, object]:
     """What makes two accesses the same pair as before: their lines, or the statements where they have none."""
-    return tuple((site.at.source.name, site.at.line) if site.at is not None else site.number for site in (earlier, later))  # type: ignore[return-value]
+    return tuple(
+        (site.at.source.name, site.at.line) if site.at is not None else site.number
+        for site in (earlier, later)
+    )  # type: ignore[return-value]
 
 
 def _hint(a: Loc | None, b: Loc | None, *, warp: bool) -> str:
     call = "T.sync_threads()" if not warp else "T.sync_threads() (T.sync_warp() is enough within a warp)"
     if a is not None and b is not None and a.line != b.line:
-        return f"put {call} between {line(a)} and {line(b)}" if a.line < b.line else f"put {call} at the end of the loop, after {line(a)}"
+        return (
+            f"put {call} between {line(a)} and {line(b)}"
+            if a.line < b.line
+            else f"put {call} at the end of the loop, after {line(a)}"
+        )
     return f"give each thread its own element, or put {call} between the two accesses"
-
-
-class Role:
-    """The threads of one role in one block. `tid`: their numbers in the block, padded to whole warps."""
-
-    def __init__(self, block: Block, spec: RoleSpec) -> None:
-        self.block, self.name = block, spec.name
-        self.real_threads = spec.threads
-        self.threads = -(-spec.threads // 32) * 32
-        self.tid = (spec.first_thread + np.arange(self.threads)).astype(np.int32)
-        self.lane = np.arange(self.threads) & 31
-        self.real = np.arange(self.threads) < spec.threads
-        self.padded = self.threads != spec.threads
-        self.warps = np.arange(spec.first_thread // 32, (spec.first_thread + self.threads) // 32)
-        self.copies = CopyQueue(self)
-        self.iterations = 0
-
-    def registers(self, memory: Memory) -> np.ndarray:
-        """A fresh register array."""
-        return poison(memory.dtype, (memory.static_shape[0], self.threads))
-
-    def validity(self, memory: Memory) -> Validity:
-        """What is written of a fresh register array."""
-        return Validity(memory.static_shape[0], self.threads)
-
-    def missing(self, validity: Validity, memory: Memory, index: Any, columns: Any, count: int, mask: Any, at: Loc | None) -> None:
-        """Report a read of registers that were not written."""
-        bad = validity.missing(index, columns, count, self.merge(mask))
-        if bad is not None:
-            self.block.uninitialised_registers(memory, bad, index, self, at)
-
-    def row(self, memory: Memory, index: Any, count: int, mask: Any, at: Loc | None, kind: str) -> Any:
-        """A register index that is in range: as it is, or clamped with a finding."""
-        limit = memory.static_shape[0] - count
-        if isinstance(index, int):
-            if 0 <= index <= limit:
-                return index
-            bad = np.ones(1, dtype=bool)
-        else:
-            if index.size == 0 or (index.min() >= 0 and index.max() <= limit):
-                return index
-            bad = (index < 0) | (index > limit)
-            if mask is not None and index.ndim and index.shape[-1] == self.threads:
-                bad = bad & mask
-        if bad.any():
-            name = memory.origin.name if memory.origin is not None else memory.name
-            key = ("out-of-bounds", name, at)
-            if not self.block.machine.findings.known(*key):
-                value = index if isinstance(index, int) else int(index[bad].flat[0] if index.shape == bad.shape else index.flat[0])
-                text = f"register {name}[{value}] is {kind}, out of 0..{limit + count - 1}, at {line(at)} (block {self.block.name})"
-                self.block.machine.findings.add(key, "out-of-bounds", "error", text, (at,), "keep the index within the allocation", "TB273")
-        return max(0, min(index, limit)) if isinstance(index, int) else np.clip(index, 0, max(limit, 0))
-
-    def merge(self, mask: Any) -> Any:
-        """The mask without the threads that only pad the last warp (None: all threads)."""
-        if not self.padded:
-            return mask
-        return self.real if mask is None else mask & self.real
-
-    def active(self, mask: Any) -> np.ndarray | None:
-        """Which threads are active [threads], None for all."""
-        merged = self.merge(mask)
-        if merged is None:
-            return None
-        merged = np.broadcast_to(merged, (self.threads,))
-        return None if not self.padded and merged.all() else merged
-
-    def uniform(self, condition: Any) -> np.ndarray:
-        """A condition that is the same in all threads, as a mask."""
-        return np.full(self.threads, bool(condition))
-
-    def whole_warps(self, mask: Any, at: Loc | None, what: str) -> Any:
-        """The mask of a warp-wide instruction; part of a warp is a finding."""
-        if mask is None:
-            if self.padded:
-                self.block.diverged(f"{what} needs whole warps and the block ends in {self.real_threads % 32} threads", at)
-            return None
-        full = np.broadcast_to(mask, (*np.shape(mask)[:-1], self.threads))
-        warps = full.reshape(*full.shape[:-1], -1, 32)
-        if (warps.any(axis=-1) != warps.all(axis=-1)).any():
-            self.block.diverged(f"{what} is run by part of a warp", at)
-        return full
-
-    def sync_warp(self, mask: Any, at: Loc | None) -> None:
-        """__syncwarp."""
-        active = self.active(mask)
-        if active is None:
-            self.block.clock.split(self.warps)
-            return
-        warps = active.reshape(-1, 32)
-        if (warps.any(axis=1) & (warps != self.real.reshape(-1, 32)).any(axis=1)).any():
-            self.block.diverged("a warp barrier is reached by part of a warp", at)
-        if warps.any():
-            self.block.clock.split(self.warps[warps.any(axis=1)])
-
-    def tick(self, at: Loc | None) -> None:
-        """One iteration of a loop whose end depends on data."""
-        self.iterations += 1
-        if self.iterations > LOOP_LIMIT:
-            text = f"the loop at {line(at)} ran {LOOP_LIMIT} times without ending (block {self.block.name})"
-            key = ("endless", at)
-            if not self.block.machine.findings.known(*key):
-                self.block.machine.findings.add(key, "endless-loop", "error", text, (at,), "check the condition that ends it", "TB435")
-            raise StopBlock(text)
-
-    def divisor(self, divisor: Any, mask: Any, at: Loc | None) -> None:
-        """Report an integer division by zero in an active thread."""
-        if isinstance(divisor, int):
-            if divisor == 0:
-                self.block.divided_by_zero(at)
-            return
-        zero = np.asarray(divisor) == 0
-        if zero.any() and (mask is None or bool((zero & mask).any())):
-            self.block.divided_by_zero(at)
-
-    def check_assert(self, condition: Any, mask: Any, message: str, at: Loc | None) -> None:
-        """Device assertion."""
-        bad = ~np.broadcast_to(np.asarray(condition, dtype=bool), np.broadcast_shapes(np.shape(condition), (self.threads,)))
-        merged = self.merge(mask)
-        if merged is not None:
-            bad = bad & merged
-        if bad.any():
-            self.block.assertion(message, int(self.tid[int(np.argwhere(bad)[0][-1])]), at)
-
-    def show(self, message: str, values: tuple[Any, ...], mask: Any) -> None:
-        """T.print: one line for each active thread that prints, or one when all values are the same everywhere."""
-        active = self.active(mask)
-        threads = np.flatnonzero(self.real if active is None else active & self.real)
-        full = [np.broadcast_to(np.asarray(v), (self.threads,)) for v in values]
-        for t in threads[:1] if mask is None and all(np.ndim(v) == 0 for v in values) else threads:
-            text = " ".join([message, *(str(v[t]) for v in full)]).strip()
-            self.block.machine.printed.append(f"block {self.block.name} thread {int(self.tid[t])}: {text}")

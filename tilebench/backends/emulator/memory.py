@@ -17,7 +17,7 @@ from tilebench.backends.emulator.race import flat
 from tilebench.ir.dtype import DType, decode, encode
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.machine import Role
+    from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
     from tilebench.ir.thread import Memory
 
@@ -52,7 +52,8 @@ class Site:
     __slots__ = ("at", "dtype", "itemsize", "kind", "lanes", "number", "place", "storage", "width")
 
     def __init__(self, number: int, place: Place, lanes: int, kind: AccessKind, at: Loc | None) -> None:
-        self.number, self.place, self.lanes, self.kind, self.at = number, place, lanes, kind, at
+        self.number, self.place, self.lanes, self.at = number, place, lanes, at
+        self.kind: AccessKind = kind
         self.dtype: DType = place.memory.dtype
         self.storage = self.dtype.storage_dtype
         self.itemsize = self.storage.itemsize
@@ -62,16 +63,20 @@ class Site:
 
     def load(self, rs: Role, index: Any, mask: Any) -> np.ndarray:
         """One element a thread: [loops..., threads]."""
-        shape = np.broadcast_shapes(np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ())
-        index, _ = self._check(rs, np.broadcast_to(index, shape), mask, write=False)
+        shape = np.broadcast_shapes(
+            np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ()
+        )
+        index, _ = self.check(rs, np.broadcast_to(index, shape), mask, write=False)
         return decode(self._elements(rs)[index + self._origin(rs)], self.dtype)
 
     def store(self, rs: Role, index: Any, value: Any, mask: Any) -> None:
         """Store one element a thread."""
-        shape = np.broadcast_shapes(np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ())
+        shape = np.broadcast_shapes(
+            np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ()
+        )
         index, value = np.broadcast_to(index, shape), np.broadcast_to(value, shape)
         stored = encode(value, self.dtype)
-        index, mask = self._check(rs, index, mask, write=True, values=stored)
+        index, mask = self.check(rs, index, mask, write=True, values=stored)
         self._put(rs, index[..., None], stored[..., None], mask)
 
     def gather(self, rs: Role, index: Any, mask: Any) -> np.ndarray:
@@ -81,8 +86,10 @@ class Site:
 
     def raw(self, rs: Role, index: Any, mask: Any) -> np.ndarray:
         """`gather` in storage form: [loops..., threads, lanes]."""
-        shape = np.broadcast_shapes(np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ())
-        index, mask = self._check(rs, np.broadcast_to(index, shape), mask, write=False)
+        shape = np.broadcast_shapes(
+            np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ()
+        )
+        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=False)
         rows = self._rows(rs, index)
         memory = self._elements(rs)
         if rows is not None:
@@ -90,27 +97,40 @@ class Site:
         else:
             found = memory[(index + self._origin(rs))[..., None] + np.arange(self.lanes)]
         if mask is not None:
-            found = np.where(np.broadcast_to(mask, found.shape[:-1])[..., None], found, np.zeros((), self.storage))
+            found = np.where(
+                np.broadcast_to(mask, found.shape[:-1])[..., None], found, np.zeros((), self.storage)
+            )
         return found
 
     def scatter(self, rs: Role, index: Any, values: np.ndarray, mask: Any) -> None:
         """Store values [lanes, loops..., threads] as `lanes` consecutive elements a thread."""
-        shape = np.broadcast_shapes(np.shape(index), (rs.threads,), values.shape[1:], np.shape(mask) if mask is not None else ())
+        shape = np.broadcast_shapes(
+            np.shape(index), (rs.threads,), values.shape[1:], np.shape(mask) if mask is not None else ()
+        )
         stored = np.moveaxis(np.broadcast_to(encode(values, self.dtype), (self.lanes, *shape)), 0, -1)
-        index, mask = self._check(rs, np.broadcast_to(index, shape), mask, write=True, values=stored)
+        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=True, values=stored)
         self._put(rs, index[..., None] + np.arange(self.lanes), stored, mask)
 
     def atomic(self, rs: Role, op: str, index: Any, value: Any, mask: Any, want_old: bool) -> Any:
         """memory[index] op= value, thread after thread; the old values [threads] when wanted."""
-        shape = np.broadcast_shapes(np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ())
-        index, mask = self._check(rs, np.broadcast_to(index, shape), mask, write=True, atomic=True)
+        shape = np.broadcast_shapes(
+            np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ()
+        )
+        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=True, atomic=True)
         value = np.broadcast_to(np.asarray(value, dtype=self.dtype.compute_dtype), shape)
         where = index + self._origin(rs)
         on = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
         memory = self._elements(rs)
         order = slice(None, None, -1) if rs.block.machine.reverse_lanes else slice(None)
         places, operands = where[on][order], value[on][order]
-        vector = {"add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+        vector = {
+            "add": np.add,
+            "max": np.maximum,
+            "min": np.minimum,
+            "and": np.bitwise_and,
+            "or": np.bitwise_or,
+            "xor": np.bitwise_xor,
+        }
         if not want_old and op in vector and self.dtype.compute_dtype == self.storage:
             vector[op].at(memory, places, operands)
             return None
@@ -118,7 +138,9 @@ class Site:
         for i, (p, x) in enumerate(zip(places.tolist(), operands, strict=True)):
             before = decode(memory[p : p + 1], self.dtype)
             old[i] = before[0]
-            after = np.asarray(x if op == "exch" else vector[op](before[0], x), dtype=self.dtype.compute_dtype).reshape(1)
+            after = np.asarray(
+                x if op == "exch" else vector[op](before[0], x), dtype=self.dtype.compute_dtype
+            ).reshape(1)
             memory[p : p + 1] = encode(after, self.dtype)
         result = np.zeros(shape, dtype=self.dtype.compute_dtype)
         result[on] = old[order]
@@ -132,7 +154,11 @@ class Site:
         return rs.block.view(self.storage) if self.place.shared else rs.block.machine.arrays[self.place.slot]
 
     def _origin(self, rs: Role) -> int:
-        return self.place.start // self.itemsize if self.place.shared else rs.block.machine.origins[self.place.slot]
+        return (
+            self.place.start // self.itemsize
+            if self.place.shared
+            else rs.block.machine.origins[self.place.slot]
+        )
 
     def _rows(self, rs: Role, index: np.ndarray) -> np.ndarray | None:
         """Indices divided by the vector length, when all are multiples of it."""
@@ -157,10 +183,18 @@ class Site:
 
     # -------------------------------------------------------------- checks
 
-    def _check(
-        self, rs: Role, index: np.ndarray, mask: Any, *, write: bool, values: np.ndarray | None = None, atomic: bool = False, pending: bool = False
+    def check(
+        self,
+        rs: Role,
+        index: np.ndarray,
+        mask: Any,
+        *,
+        write: bool,
+        values: np.ndarray | None = None,
+        atomic: bool = False,
+        pending: bool = False,
     ) -> tuple[np.ndarray, Any]:
-        """Bounds, alignment, shadow, counts. Gives safe indices and the mask without the threads that are out of bounds."""
+        """Bounds, alignment, shadow, counts of one access. Gives safe indices and the mask without the threads that are out of bounds."""
         count = self.place.count if self.place.shared else rs.block.machine.spans[self.place.slot]
         low = 0 if self.place.shared else -rs.block.machine.origins[self.place.slot]
         mask = rs.merge(mask)
@@ -184,11 +218,24 @@ class Site:
             self._observe(rs, index, mask, write, values, atomic, pending)
         return index, mask
 
-    def _observe(self, rs: Role, index: np.ndarray, mask: Any, write: bool, values: np.ndarray | None, atomic: bool, pending: bool) -> None:
+    def _observe(
+        self,
+        rs: Role,
+        index: np.ndarray,
+        mask: Any,
+        write: bool,
+        values: np.ndarray | None,
+        atomic: bool,
+        pending: bool,
+    ) -> None:
         block, place = rs.block, self.place
         threads = np.broadcast_to(rs.tid, index.shape)
         addresses = index * self.itemsize + place.start
-        if self.width > self.itemsize and self.width & (self.width - 1) == 0 and int(np.bitwise_or.reduce(addresses, axis=None)) & (self.width - 1):
+        if (
+            self.width > self.itemsize
+            and self.width & (self.width - 1) == 0
+            and int(np.bitwise_or.reduce(addresses, axis=None)) & (self.width - 1)
+        ):
             block.misaligned(self, rs, index, addresses, mask)
         self.tally(rs).add(addresses, self.width, mask, place.shared)
         if mask is not None:
@@ -245,14 +292,21 @@ def _same_values(values: np.ndarray, mask: Any, index: np.ndarray) -> Callable[[
     return check
 
 
-def place_shared(memories: tuple[Memory, ...], widths: Mapping[Memory, int]) -> tuple[dict[Memory, Place], int]:
+def place_shared(
+    memories: tuple[Memory, ...], widths: Mapping[Memory, int]
+) -> tuple[dict[Memory, Place], int]:
     """Places of shared memories, overlapping ones in one shadow region, and the number of granules.
 
     widths: the greatest common divisor of the access widths of each memory, in bytes.
     """
     from math import gcd
 
-    spans = sorted(((m.byte_offset, m.byte_offset + m.static_shape[0] * m.dtype.storage_dtype.itemsize, i) for i, m in enumerate(memories)))
+    spans = sorted(
+        (
+            (m.byte_offset, m.byte_offset + m.static_shape[0] * m.dtype.storage_dtype.itemsize, i)
+            for i, m in enumerate(memories)
+        )
+    )
     places: dict[Memory, Place] = {}
     granules = 0
     i = 0

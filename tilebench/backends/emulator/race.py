@@ -103,7 +103,14 @@ class Shadow:
             self.r_several[gw[several]] = now[several]
 
     def write(
-        self, g: np.ndarray, t: np.ndarray, site: int, *, atomic: bool = False, pending: bool = False, same_values: Callable[[], bool] | None = None
+        self,
+        g: np.ndarray,
+        t: np.ndarray,
+        site: int,
+        *,
+        atomic: bool = False,
+        pending: bool = False,
+        same_values: Callable[[], bool] | None = None,
     ) -> None:
         """Threads t write granules g; pending: an asynchronous copy that is not complete."""
         clock = self.clock
@@ -130,7 +137,10 @@ class Shadow:
                 far[np.arange(len(g)), w] = False  # a reader of another warp says more
                 i, v = (int(x[0]) for x in np.nonzero(far if far.any() else bad2))
                 row = int(rows[i, v])
-                self.race(site, Conflict(int(g[i]), int(self.r_thread[row]), int(self.r_site[row]), int(t[i]), "WAR"))
+                self.race(
+                    site,
+                    Conflict(int(g[i]), int(self.r_thread[row]), int(self.r_site[row]), int(t[i]), "WAR"),
+                )
         self.w_thread[g] = t
         if not atomic:
             last = self.w_thread[g]
@@ -170,7 +180,9 @@ class GlobalShadow:
             self.r_seg = np.zeros(elements, dtype=np.int32)
             self.r_site = np.zeros(elements, dtype=np.int32)
 
-    def _unordered(self, earlier: np.ndarray, seg: np.ndarray, t: np.ndarray, block: int, clock: Clock) -> np.ndarray:
+    def _unordered(
+        self, earlier: np.ndarray, seg: np.ndarray, t: np.ndarray, block: int, clock: Clock
+    ) -> np.ndarray:
         base = block * self.threads
         here = (earlier >= base) & (earlier < base + self.threads)
         warp = np.where(here, earlier - base, 0) >> 5
@@ -186,7 +198,16 @@ class GlobalShadow:
             bad = self._unordered(writer, self.w_seg[e], t, block, clock)
             if bad.any():
                 i = int(np.flatnonzero(bad)[0])
-                self.race(site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(t[i]) + block * self.threads, "RAW"))
+                self.race(
+                    site,
+                    Conflict(
+                        int(e[i]),
+                        int(writer[i]),
+                        int(self.w_site[e[i]]),
+                        int(t[i]) + block * self.threads,
+                        "RAW",
+                    ),
+                )
         mine = t.astype(np.int64) + block * self.threads
         old = self.r_thread[e]
         self.r_thread[e] = mine
@@ -198,7 +219,17 @@ class GlobalShadow:
         self.r_seg[e] = clock.seg[t >> 5]
         self.r_site[e] = site
 
-    def write(self, e: np.ndarray, t: np.ndarray, site: int, block: int, clock: Clock, *, atomic: bool = False, same_values: Callable[[], bool] | None = None) -> None:
+    def write(
+        self,
+        e: np.ndarray,
+        t: np.ndarray,
+        site: int,
+        block: int,
+        clock: Clock,
+        *,
+        atomic: bool = False,
+        same_values: Callable[[], bool] | None = None,
+    ) -> None:
         """Threads t of `block` write elements e."""
         mine = t.astype(np.int64) + block * self.threads
         writer = self.w_thread[e]
@@ -208,13 +239,17 @@ class GlobalShadow:
                 bad &= ~self.w_atomic[e]
             if bad.any():
                 i = int(np.flatnonzero(bad)[0])
-                self.race(site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(mine[i]), "WAW"))
+                self.race(
+                    site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(mine[i]), "WAW")
+                )
         if self.reads:
             for reader in (self.r_thread[e], self.r_other[e]):
                 bad = self._unordered(reader, self.r_seg[e], t, block, clock)
                 if bad.any():
                     i = int(np.flatnonzero(bad)[0])
-                    self.race(site, Conflict(int(e[i]), int(reader[i]), int(self.r_site[e[i]]), int(mine[i]), "WAR"))
+                    self.race(
+                        site, Conflict(int(e[i]), int(reader[i]), int(self.r_site[e[i]]), int(mine[i]), "WAR")
+                    )
                     break
         self.w_thread[e] = mine
         if not atomic:

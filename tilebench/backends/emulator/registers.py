@@ -26,7 +26,9 @@ def read_rows(registers: np.ndarray, index: Any, columns: Any, count: int) -> np
     return registers[_elements(index, count)]
 
 
-def write_rows(registers: np.ndarray, index: Any, columns: Any, count: int, values: np.ndarray, mask: Any) -> None:
+def write_rows(
+    registers: np.ndarray, index: Any, columns: Any, count: int, values: np.ndarray, mask: Any
+) -> None:
     """Write values [count, loops..., threads] to consecutive elements, where `mask` (None: everywhere) holds."""
     if mask is None:
         if columns is not None:
@@ -50,13 +52,13 @@ def write(registers: np.ndarray, index: Any, columns: Any, value: Any, mask: np.
 
 
 def _masked(registers: np.ndarray, rows: np.ndarray, columns: Any, value: Any, mask: np.ndarray) -> None:
-    threads = registers.shape[1]
     if columns is None:
         rows = rows[..., None]
-        columns = np.arange(threads)
-    shape = np.broadcast_shapes(rows.shape, columns.shape, mask.shape, np.shape(value))
+    across: np.ndarray = np.arange(registers.shape[1]) if columns is None else columns
+    shape = np.broadcast_shapes(rows.shape, across.shape, mask.shape, np.shape(value))
     active = np.broadcast_to(mask, shape)
-    registers[np.broadcast_to(rows, shape)[active], np.broadcast_to(columns, shape)[active]] = np.broadcast_to(value, shape)[active]
+    place = np.broadcast_to(rows, shape)[active], np.broadcast_to(across, shape)[active]
+    registers[place] = np.broadcast_to(value, shape)[active]
 
 
 class Validity:

@@ -14,8 +14,9 @@ from tilebench.backends.emulator.barriers import Meeting, StopBlock, report_dead
 from tilebench.backends.emulator.compile import CompiledProgram, compile_program
 from tilebench.backends.emulator.counts import AccessCount, AccessCounts, Tally
 from tilebench.backends.emulator.findings import Findings
-from tilebench.backends.emulator.machine import Block, Machine, Role, block_index
+from tilebench.backends.emulator.machine import Block, Machine, block_index
 from tilebench.backends.emulator.race import GlobalShadow
+from tilebench.backends.emulator.role import Role
 from tilebench.errors import LaunchError, Loc
 from tilebench.ir.expr import Var
 from tilebench.ir.simplify import bounds
@@ -72,7 +73,12 @@ def run_program(
             continue
         array = argument.array if isinstance(argument, TensorArgument) else argument
         if not isinstance(array, np.ndarray):
-            raise LaunchError("TB606", f"{param.name} has no NumPy memory", why="the emulator runs in NumPy", fix="pass a NumPy array or a CPU tensor")
+            raise LaunchError(
+                "TB606",
+                f"{param.name} has no NumPy memory",
+                why="the emulator runs in NumPy",
+                fix="pass a NumPy array or a CPU tensor",
+            )
         arrays[param.value] = array
     compiled = compiled or compile_program(program, checks)
     grid = grid or tuple(_extent(e, values) for e in program.grid)
@@ -100,10 +106,22 @@ def run_program(
 def _number(block: int | tuple[int, ...], grid: tuple[int, ...]) -> int:
     """The flat number of a block. Raises LaunchError TB604 for one outside the grid."""
     index = block if isinstance(block, tuple) else block_index(int(block), grid)
-    if len(index) != len(grid) or any(not 0 <= i < n for i, n in zip(index, grid, strict=True)) or (not isinstance(block, tuple) and block < 0):
-        raise LaunchError("TB604", f"block {block} is not in the grid {grid}", fix=f"name blocks as tuples below {grid}, or by number")
+    if (
+        len(index) != len(grid)
+        or any(not 0 <= i < n for i, n in zip(index, grid, strict=True))
+        or (not isinstance(block, tuple) and block < 0)
+    ):
+        raise LaunchError(
+            "TB604",
+            f"block {block} is not in the grid {grid}",
+            fix=f"name blocks as tuples below {grid}, or by number",
+        )
     if not isinstance(block, tuple) and block >= int(np.prod(grid)):
-        raise LaunchError("TB604", f"block {block} is not in the grid {grid}", fix=f"blocks are numbered 0 to {int(np.prod(grid)) - 1}")
+        raise LaunchError(
+            "TB604",
+            f"block {block} is not in the grid {grid}",
+            fix=f"blocks are numbered 0 to {int(np.prod(grid)) - 1}",
+        )
     number = 0
     for i, n in zip(reversed(index), reversed(grid), strict=True):
         number = number * n + i
@@ -119,7 +137,9 @@ def _scalar(argument: Any, var: Var) -> Any:
 def _extent(e: Any, values: Mapping[Var, int]) -> int:
     known = bounds(e, {v: (int(x), int(x)) for v, x in values.items()})
     if known is None or known[0] != known[1]:
-        raise LaunchError("TB604", "the grid depends on a value that is not an extent", fix="give the grid of the launch")
+        raise LaunchError(
+            "TB604", "the grid depends on a value that is not an extent", fix="give the grid of the launch"
+        )
     return known[0]
 
 
@@ -130,14 +150,24 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, int]:
     steps = [s // array.itemsize for s in array.strides]
     low = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(array.shape, steps, strict=True) if s > 0)
-    start = array[tuple(n - 1 if s < 0 else 0 for n, s in zip(array.shape, steps, strict=True))] if low else array
+    start = (
+        array[tuple(n - 1 if s < 0 else 0 for n, s in zip(array.shape, steps, strict=True))] if low else array
+    )
     base = start if not low else array[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in steps)]
-    view = np.lib.stride_tricks.as_strided(base, shape=(high - low + 1,), strides=(array.itemsize,), writeable=array.flags.writeable)
+    view = np.lib.stride_tricks.as_strided(
+        base, shape=(high - low + 1,), strides=(array.itemsize,), writeable=array.flags.writeable
+    )
     return view, -low
 
 
 def _machine(
-    program: Program, compiled: CompiledProgram, arrays: Mapping[Buffer, np.ndarray], grid: tuple[int, ...], findings: Findings, checks: bool, schedule: Schedule
+    program: Program,
+    compiled: CompiledProgram,
+    arrays: Mapping[Buffer, np.ndarray],
+    grid: tuple[int, ...],
+    findings: Findings,
+    checks: bool,
+    schedule: Schedule,
 ) -> Machine:
     flat: list[np.ndarray] = []
     origins: list[int] = []
@@ -161,11 +191,20 @@ def _machine(
                 if site.kind == "atomic":
                     read.add(site.place.slot)
         for slot in written:
-            machine.global_shadows[slot] = GlobalShadow(len(flat[slot]), program.threads, slot in read, machine.global_race)
+            machine.global_shadows[slot] = GlobalShadow(
+                len(flat[slot]), program.threads, slot in read, machine.global_race
+            )
     return machine
 
 
-def _run_block(machine: Machine, compiled: CompiledProgram, number: int, known: list[Any], schedule: Schedule, rng: random.Random | None) -> None:
+def _run_block(
+    machine: Machine,
+    compiled: CompiledProgram,
+    number: int,
+    known: list[Any],
+    schedule: Schedule,
+    rng: random.Random | None,
+) -> None:
     block = Block(machine, number)
     index = block_index(number, machine.grid)
     running: list[tuple[Role, Any, Meeting | None]] = []
@@ -190,7 +229,9 @@ def _run_block(machine: Machine, compiled: CompiledProgram, number: int, known: 
                 except StopIteration:
                     running.pop(place)
             if not moved:
-                report_deadlock(block, [(state, meeting) for state, _, meeting in running if meeting is not None])
+                report_deadlock(
+                    block, [(state, meeting) for state, _, meeting in running if meeting is not None]
+                )
     except StopBlock:
         return  # the finding says why
     finally:
@@ -200,7 +241,11 @@ def _run_block(machine: Machine, compiled: CompiledProgram, number: int, known: 
 
 
 def _unwritten(
-    program: Program, compiled: CompiledProgram, machine: Machine, arrays: Mapping[Buffer, np.ndarray], findings: Findings
+    program: Program,
+    compiled: CompiledProgram,
+    machine: Machine,
+    arrays: Mapping[Buffer, np.ndarray],
+    findings: Findings,
 ) -> dict[str, int]:
     """Elements of outputs that no block wrote, each output with a finding that names the first."""
     counts: dict[str, int] = {}
@@ -212,16 +257,24 @@ def _unwritten(
         if array.size == 0:
             continue
         written = np.zeros(machine.spans[slot], dtype=bool) if shadow is None else shadow.written
-        steps = [s // array.itemsize for s in array.strides]
-        index = machine.origins[slot] + sum(
-            (np.arange(n) * s).reshape((-1,) + (1,) * (array.ndim - d - 1)) for d, (n, s) in enumerate(zip(array.shape, steps, strict=True))
-        )
+        index: np.ndarray = np.full(array.shape, machine.origins[slot])
+        for d, (n, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+            along: np.ndarray = np.arange(n) * (stride // array.itemsize)
+            index += along.reshape((-1,) + (1,) * (array.ndim - d - 1))
         missing = ~written[index]
         if missing.any():
             counts[param.name] = int(missing.sum())
             first = ", ".join(str(int(i)) for i in np.argwhere(missing)[0])
             text = f"{counts[param.name]} of {array.size} elements of {param.name} are never written (first: {param.name}[{first}])"
-            findings.add(("unwritten", param.name), "unwritten", "warning", text, (param.loc,), "check the grid and the guard of the last tile", "TB278")
+            findings.add(
+                ("unwritten", param.name),
+                "unwritten",
+                "warning",
+                text,
+                (param.loc,),
+                "check the grid and the guard of the last tile",
+                "TB278",
+            )
     return counts
 
 

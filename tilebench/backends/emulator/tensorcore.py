@@ -17,7 +17,7 @@ from tilebench.backends.emulator.memory import Site
 from tilebench.ir.dtype import decode
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.machine import Role
+    from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
     from tilebench.ir.thread import Mma
 
@@ -59,7 +59,17 @@ class MmaSite:
         self.integer = not stmt.d.dtype.is_float
         self.unsigned_sum = stmt.d.dtype.kind == "uint"
 
-    def __call__(self, rs: Role, d: np.ndarray, d_index: Any, a: np.ndarray, a_index: Any, b: np.ndarray, b_index: Any, mask: Any) -> None:
+    def __call__(
+        self,
+        rs: Role,
+        d: np.ndarray,
+        d_index: Any,
+        a: np.ndarray,
+        a_index: Any,
+        b: np.ndarray,
+        b_index: Any,
+        mask: Any,
+    ) -> None:
         """d += a @ b for all warps and all loop iterations in the index arrays (ints, or arrays of loop axes)."""
         mask = rs.whole_warps(mask, self.at, "mma")
         di, ai, bi = _plan(d_index, a_index, b_index)
@@ -80,7 +90,11 @@ class MmaSite:
         else:
             target = where
         if mask is not None:
-            on = np.broadcast_to(mask, (rs.threads,)) if np.ndim(mask) == 1 else _mask_rows(mask, d_index, rs.threads, di)
+            on = (
+                np.broadcast_to(mask, (rs.threads,))
+                if np.ndim(mask) == 1
+                else _mask_rows(mask, d_index, rs.threads, di)
+            )
             added = np.where(on, added, np.zeros((), added.dtype))
         if self.accumulator == "float16":
             d[target] = (d[target].astype(np.float32) + added).astype(np.float16)

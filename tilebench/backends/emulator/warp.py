@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.machine import Role
+    from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
 
 _LANES = np.arange(32)
@@ -31,8 +31,18 @@ def shuffle(rs: Role, name: str, value: Any, operand: Any, mask: Any, at: Loc | 
     source = source & 31
     mask = rs.merge(mask)
     if mask is not None:
-        _check_lanes(rs, np.broadcast_to(mask, shape).reshape(lanes.shape), np.broadcast_to(source, lanes.shape), name, at)
-    taken = lanes[..., source] if source.ndim == 1 else np.take_along_axis(lanes, np.broadcast_to(source, lanes.shape), axis=-1)
+        _check_lanes(
+            rs,
+            np.broadcast_to(mask, shape).reshape(lanes.shape),
+            np.broadcast_to(source, lanes.shape),
+            name,
+            at,
+        )
+    taken = (
+        lanes[..., source]
+        if source.ndim == 1
+        else np.take_along_axis(lanes, np.broadcast_to(source, lanes.shape), axis=-1)
+    )
     return taken.reshape(shape)
 
 
@@ -46,7 +56,9 @@ def _check_lanes(rs: Role, active: np.ndarray, source: np.ndarray, name: str, at
 def vote(rs: Role, name: str, predicate: Any, mask: Any) -> np.ndarray:
     """ballot, any_sync, all_sync over the lanes that run the call; activemask has no predicate."""
     mask = rs.merge(mask)
-    shape = np.broadcast_shapes(np.shape(predicate), (rs.threads,), np.shape(mask) if mask is not None else ())
+    shape = np.broadcast_shapes(
+        np.shape(predicate), (rs.threads,), np.shape(mask) if mask is not None else ()
+    )
     p = np.broadcast_to(np.asarray(predicate, dtype=bool), shape)
     on = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
     p, on = (x.reshape(*shape[:-1], -1, 32) for x in (p, on))
