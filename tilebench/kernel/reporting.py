@@ -330,7 +330,8 @@ def _resources(kernel: Kernel, stages: Any, arch: str) -> Resources:
 def _performance(
     kernel: Kernel, work: Work, stages: Any, arch: str, resources: Resources, run_ms: Figure | None, ids: dict[Stmt, str], history: Sequence[Any]
 ) -> tuple[Any, tuple[Any, ...]]:
-    measured = Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms else None
+    runs_there = kernel.target.kind in ("cuda", "cpu")  # how long emulating or interpreting took says nothing of the device
+    measured = Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms and runs_there else None
     timelines: tuple[Any, ...] = ()
     device = model.device_for(arch, device_label(kernel) if kernel.target.is_gpu else "")
     occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
