@@ -53,8 +53,11 @@ def evaluate(e: Expr, values: Mapping[Var, Any]) -> Any | None:
         case Cast() if not e.dtype.is_float and not e.value.dtype.is_float:
             return evaluate(e.value, values)
         case Select():
-            parts = [evaluate(x, values) for x in (e.condition, e.then, e.orelse)]
-            return None if any(p is None for p in parts) else np.where(*parts)
+            condition, then = evaluate(e.condition, values), evaluate(e.then, values)
+            orelse = evaluate(e.orelse, values)
+            if condition is None or then is None or orelse is None:
+                return None
+            return np.where(condition, then, orelse)
         case _:
             return None
 

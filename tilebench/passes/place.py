@@ -50,7 +50,7 @@ SMALL = 16
 """Elements up to which a fragment that no parallel loop touches is kept by every thread."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Context:
     """What `Op.place` sees (ops.base.PlaceContext)."""
 

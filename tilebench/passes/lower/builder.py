@@ -7,7 +7,7 @@ variables keep their identity, buffers become flat memories, layouts and version
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,13 @@ from tilebench.ir.dtype import DType, bool_, int32, int64
 from tilebench.ir.expr import (
     COMPARISONS,
     Binary,
+    Call,
+    Cast,
     Const,
     Expr,
     Load,
     Select,
+    Unary,
     Var,
     as_expr,
     binary,
@@ -35,6 +38,7 @@ from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear,
 from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
 from tilebench.ir.tile import Bind, Buffer, For, If, Region, Seq, Stmt, Store
 from tilebench.layouts import FragmentLayout, SharedLayout, row_major
+from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import MANY, divisor, flat_index
 from tilebench.passes.place_rules import find_by_place, storage_of
 from tilebench.passes.stages import Reason, Synchronised
@@ -81,7 +85,7 @@ class Builder:
         self._memories: dict[Buffer, Memory] = {}
         self._scratches: dict[tuple[str, int, int], Memory] = {}
         self._hoisted: dict[int, dict[Any, Var]] = {}
-        self._names_used: dict[str, int] = {}
+        self._coordinates: dict[FragmentLayout, tuple[Expr, ...]] = {}
         self.root_names: set[Var] = {self.kernel.thread, *self.kernel.blocks, *self.kernel.symbols}
         """Names that are known at the top of the program."""
         self.root_names |= {p.value for p in self.kernel.params if isinstance(p.value, Var)}
@@ -117,7 +121,7 @@ class Builder:
         self.body.append(stmt)
 
     @contextmanager
-    def inside(self) -> Iterator[list[Stmt]]:
+    def inside(self) -> Generator[list[Stmt]]:
         """A fresh body; the caller wraps it up."""
         self._bodies.append([])
         try:
@@ -133,7 +137,7 @@ class Builder:
     @contextmanager
     def loop(
         self, extent: int | Expr, *, unroll: bool = True, independent: bool = False, name: str = "r"
-    ) -> Iterator[Expr]:
+    ) -> Generator[Expr]:
         """`with b.loop(n) as r:` a For over 0..n-1; extent 1 gives the constant 0 and no loop."""
         if int_value(extent) == 1:
             yield const(0)
@@ -150,7 +154,7 @@ class Builder:
         self.emit(For(var, const(0), limit, seq(*body), kind=kind, independent=independent))
 
     @contextmanager
-    def when(self, condition: Expr | None) -> Iterator[None]:
+    def when(self, condition: Expr | None) -> Generator[None]:
         """`with b.when(c):` an If; None or a true constant gives no If."""
         if condition is not None:
             condition = simplify(to_bool(condition), self.ranges)
@@ -224,6 +228,25 @@ class Builder:
         memory = register_array(name, count, dtype)
         self.registers_used.append(memory)
         return memory
+
+    def resized(self, memory: Memory, count: int) -> Memory:
+        """A register array of another size in the place of `memory`, which no code names yet."""
+        fresh = register_array(memory.name, count, memory.dtype, memory.origin)
+        self.registers_used = [fresh if m is memory else m for m in self.registers_used]
+        return fresh
+
+    def thread_coordinates(self, layout: FragmentLayout) -> tuple[Expr, ...]:
+        """What the thread adds to each coordinate of a layout, named at the top of the program."""
+        if layout not in self._coordinates:
+            if not layout.is_digits:
+                layout.coordinate(self.thread, const(0))  # raises: a table has no formula
+            out: list[Expr] = [const(0)] * layout.rank
+            for dim, term in digit_terms(self.thread, layout.thread):
+                out[dim] = out[dim] + self.simple(term)
+            self._coordinates[layout] = tuple(
+                self.bind_above(self.root, "ijkl"[d % 4] + "0", x) for d, x in enumerate(out)
+            )
+        return self._coordinates[layout]
 
     def add_fragment(self, buffer: Buffer, layout: FragmentLayout) -> None:
         """Make a temporary fragment known."""
@@ -466,7 +489,7 @@ class Builder:
         lower_stmt(self, stmt)
 
     @contextmanager
-    def at(self, loc: Loc | None) -> Iterator[None]:
+    def at(self, loc: Loc | None) -> Generator[None]:
         """Statements emitted inside come from `loc`."""
         before = self.loc
         self.loc = loc or before
@@ -476,7 +499,7 @@ class Builder:
             self.loc = before
 
     @contextmanager
-    def knowing(self, condition: Expr | None) -> Iterator[None]:
+    def knowing(self, condition: Expr | None) -> Generator[None]:
         """`condition` (tile level) holds inside."""
         parts = conjuncts(condition) if condition is not None else []
         self.assumed.extend(parts)
@@ -487,7 +510,7 @@ class Builder:
                 del self.assumed[-len(parts) :]
 
     @contextmanager
-    def diverging(self, diverges: bool) -> Iterator[None]:
+    def diverging(self, diverges: bool) -> Generator[None]:
         """Statements inside belong to each thread on its own, when `diverges`."""
         before = self.diverged
         self.diverged = before or diverges
@@ -528,26 +551,27 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
     return binary("and", a, b)
 
 
-def expr_key(e: Any) -> Any:
+def expr_key(e: Expr) -> object:
     """A hashable key that is equal for equal trees."""
     match e:
         case Const():
-            return ("c", e.dtype.name, repr(e.value))
+            return ("const", e.dtype.name, repr(e.value))
         case Var():
             return e.id
         case Load():
-            return ("l", e.buffer.id, *(expr_key(i) for i in e.indices))
+            return ("load", e.buffer.id, *(expr_key(i) for i in e.indices))
         case Select():
-            return ("s", expr_key(e.condition), expr_key(e.then), expr_key(e.orelse))
+            return ("select", expr_key(e.condition), expr_key(e.then), expr_key(e.orelse))
         case Binary():
             return (e.op, expr_key(e.left), expr_key(e.right))
+        case Unary():
+            return (e.op, expr_key(e.value))
+        case Cast():
+            return ("cast", e.dtype.name, expr_key(e.value))
+        case Call():
+            return (e.name, e.dtype.name, *(expr_key(a) for a in e.args))
         case _:
-            fields = [getattr(e, f.name) for f in dataclasses.fields(e) if f.name not in ("loc", "dtype")]
-            parts = [
-                tuple(map(expr_key, f)) if isinstance(f, tuple) else expr_key(f) if isinstance(f, Expr) else f
-                for f in fields
-            ]
-            return (type(e).__name__, e.dtype.name, *parts)
+            return e
 
 
 def global_strides(buffer: Buffer) -> tuple[Expr, ...]:

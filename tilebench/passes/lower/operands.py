@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from tilebench.ir.rewrite import replace_buffers
@@ -17,7 +17,7 @@ from tilebench.passes.stages import Reason
 
 
 @contextmanager
-def with_required_layouts(b: Builder, op: Op) -> Iterator[Op]:
+def with_required_layouts(b: Builder, op: Op) -> Generator[Op]:
     """The op on temporaries for the fragments whose layout is not the required one; copied in before and out after."""
     from tilebench.passes.lower.statements import lower_op
 

@@ -46,7 +46,9 @@ def scan_layout(shape: tuple[int, ...], dim: int, threads: int) -> tuple[Fragmen
         groups //= outer.threads
     if groups > 1:
         thread.append(Digit(groups, None))
-    layout = FragmentLayout(shape, tuple(d for d in reg if d.size > 1), tuple(d for d in thread if d.size > 1))
+    layout = FragmentLayout(
+        shape, tuple(d for d in reg if d.size > 1), tuple(d for d in thread if d.size > 1)
+    )
     return interned(layout), run, lanes
 
 
