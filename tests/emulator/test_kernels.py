@@ -1,4 +1,4 @@
-"""Whole kernels: values, schedules, and how long a block takes."""
+"""Whole kernels: values, schedules, and how long a block takes (in seconds of the processor)."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_gemm_in_the_wrong_order_of_stages_gives_wrong_values() -> None:
 def best(run: object, times: int = 3) -> float:
     seconds: list[float] = []
     for _ in range(times):
-        start = time.perf_counter()
+        start = time.process_time()
         run()  # type: ignore[operator]
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     return min(seconds)
 
 
@@ -76,9 +76,9 @@ def test_blocks_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
         ("attention block, 8 steps", attention(8), (q, k, v, o), 0.5),
     ):
         program = b.program()
-        start = time.perf_counter()
+        start = time.process_time()
         compiled = compile_program(program, True)
-        translated = time.perf_counter() - start
+        translated = time.process_time() - start
         seconds = best(lambda: run_program(program, arguments, {}, compiled=compiled))
         plain = compile_program(program, False)
         bare = best(lambda: run_program(program, arguments, {}, checks=False, compiled=plain))

@@ -524,3 +524,23 @@ def test_bit_functions() -> None:
         quads = np.array([v], np.int32).view(np.int8).astype(int)
         assert row[:3] == [bits.bit_count(), 32 - bits.bit_length(), v]
         assert row[3] == int((quads * np.array([1, 2, -1, 1])).sum()) + 7
+
+
+def test_empty_and_tiny_arrays_are_only_read_where_they_have_elements() -> None:
+    b = Build(32)
+    none, few, out = b.tensor("N", 0, "float32"), b.tensor("A", 3, "float32"), b.tensor("C", 128, "float32", "out")
+    r = b.regs("r", 4, "float32")
+    b.copy(r, 0, few, b.tx * 4, 4, b.tx < 0, zero_fill=True)
+    b.copy(out, b.tx * 4, r, 0, 4)
+    b.sync()
+    with b.when(b.tx < 3):
+        b.store(out, b.tx, b.load(few, b.tx))
+    with b.when(b.tx < 0):
+        b.store(out, b.tx, b.load(none, b.tx))
+    c = np.ones(128, np.float32)
+    assert b.run(zeros(0, "float32"), np.full(3, 2.0, np.float32), c).findings == ()
+    assert c.tolist() == [2.0] * 3 + [0.0] * 125
+    b = Build(32)
+    none, out = b.tensor("N", 0, "float32"), b.tensor("C", 32, "float32", "out")
+    b.store(out, b.tx, b.load(none, b.tx))
+    assert kinds(b.run(zeros(0, "float32"), zeros(32, "float32"))) == ["out-of-bounds"]

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilebench.backends.emulator.race import flat
+from tilebench.backends.emulator.registers import extent, spread
 
 if TYPE_CHECKING:
-    from tilebench.backends.emulator.role import Role
     from tilebench.backends.emulator.memory import Site
+    from tilebench.backends.emulator.role import Role
 
 
 @dataclass(eq=False)
@@ -47,20 +48,12 @@ class CopyQueue:
         if predicate is not None:
             p = rs.uniform(predicate) if np.ndim(predicate) == 0 else np.asarray(predicate)
             use = p if mask is None else p & mask
-        shape = np.broadcast_shapes(
-            np.shape(to),
-            np.shape(start),
-            (rs.threads,),
-            np.shape(use) if use is not None else (),
-            np.shape(mask) if mask is not None else (),
-        )
-        data = source.raw(rs, np.broadcast_to(start, shape), use)
-        index, on = destination.check(
-            rs, np.broadcast_to(to, shape), mask, write=True, values=data, pending=True
-        )
-        columns = np.broadcast_to(self.columns, shape)
+        shape = extent(rs.threads, to, start, use, mask)
+        data = source.raw(rs, spread(start, shape), use)
+        index, on = destination.check(rs, spread(to, shape), mask, write=True, values=data, pending=True)
+        columns = spread(self.columns, shape)
         if on is not None:
-            on = np.broadcast_to(on, shape)
+            on = spread(on, shape)
             index, columns, data = index[on], columns[on], data[on]
         else:
             index, columns, data = index.reshape(-1), columns.reshape(-1), data.reshape(-1, destination.lanes)
@@ -110,11 +103,8 @@ class CopyQueue:
                 self._land(copy)
                 continue
             each = 0 if copy.granules is None else len(copy.granules) // len(copy.index)
-            spread = np.repeat(done, each) if each else None
-            for part, chosen, wide in (
-                (True, done, spread),
-                (False, ~done, None if spread is None else ~spread),
-            ):
+            for part, chosen in ((True, done), (False, ~done)):
+                wide = np.repeat(chosen, each) if each else None
                 piece = _Pending(
                     copy.site, copy.index[chosen], copy.column[chosen], copy.group[chosen], copy.data[chosen],
                     None if wide is None or copy.granules is None else copy.granules[wide],

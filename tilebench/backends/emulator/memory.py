@@ -14,6 +14,7 @@ import numpy as np
 
 from tilebench.backends.emulator.counts import AccessKind, Tally
 from tilebench.backends.emulator.race import flat
+from tilebench.backends.emulator.registers import extent, spread
 from tilebench.ir.dtype import DType, decode, encode
 
 if TYPE_CHECKING:
@@ -63,18 +64,16 @@ class Site:
 
     def load(self, rs: Role, index: Any, mask: Any) -> np.ndarray:
         """One element a thread: [loops..., threads]."""
-        shape = np.broadcast_shapes(
-            np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ()
-        )
-        index, _ = self.check(rs, np.broadcast_to(index, shape), mask, write=False)
-        return decode(self._elements(rs)[index + self._origin(rs)], self.dtype)
+        shape = extent(rs.threads, index, mask)
+        index, _ = self.check(rs, spread(index, shape), mask, write=False)
+        memory = self._elements(rs)
+        found = memory[index + self._origin(rs)] if memory.size else np.zeros(shape, self.storage)
+        return decode(found, self.dtype)
 
     def store(self, rs: Role, index: Any, value: Any, mask: Any) -> None:
         """Store one element a thread."""
-        shape = np.broadcast_shapes(
-            np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ()
-        )
-        index, value = np.broadcast_to(index, shape), np.broadcast_to(value, shape)
+        shape = extent(rs.threads, index, value, mask)
+        index, value = spread(index, shape), spread(value, shape)
         stored = encode(value, self.dtype)
         index, mask = self.check(rs, index, mask, write=True, values=stored)
         self._put(rs, index[..., None], stored[..., None], mask)
@@ -86,40 +85,34 @@ class Site:
 
     def raw(self, rs: Role, index: Any, mask: Any) -> np.ndarray:
         """`gather` in storage form: [loops..., threads, lanes]."""
-        shape = np.broadcast_shapes(
-            np.shape(index), (rs.threads,), np.shape(mask) if mask is not None else ()
-        )
-        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=False)
+        shape = extent(rs.threads, index, mask)
+        index, mask = self.check(rs, spread(index, shape), mask, write=False)
         rows = self._rows(rs, index)
         memory = self._elements(rs)
+        if memory.size < self.lanes:  # nothing can be read: every thread is masked or out of bounds
+            return np.zeros((*shape, self.lanes), self.storage)
         if rows is not None:
             found = memory[: memory.size // self.lanes * self.lanes].reshape(-1, self.lanes)[rows]
         else:
             found = memory[(index + self._origin(rs))[..., None] + np.arange(self.lanes)]
         if mask is not None:
-            found = np.where(
-                np.broadcast_to(mask, found.shape[:-1])[..., None], found, np.zeros((), self.storage)
-            )
+            found = np.where(spread(mask, found.shape[:-1])[..., None], found, np.zeros((), self.storage))
         return found
 
     def scatter(self, rs: Role, index: Any, values: np.ndarray, mask: Any) -> None:
         """Store values [lanes, loops..., threads] as `lanes` consecutive elements a thread."""
-        shape = np.broadcast_shapes(
-            np.shape(index), (rs.threads,), values.shape[1:], np.shape(mask) if mask is not None else ()
-        )
-        stored = np.moveaxis(np.broadcast_to(encode(values, self.dtype), (self.lanes, *shape)), 0, -1)
-        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=True, values=stored)
+        shape = extent(rs.threads, index, values[0], mask)
+        stored = np.moveaxis(spread(encode(values, self.dtype), (self.lanes, *shape)), 0, -1)
+        index, mask = self.check(rs, spread(index, shape), mask, write=True, values=stored)
         self._put(rs, index[..., None] + np.arange(self.lanes), stored, mask)
 
     def atomic(self, rs: Role, op: str, index: Any, value: Any, mask: Any, want_old: bool) -> Any:
         """memory[index] op= value, thread after thread; the old values [threads] when wanted."""
-        shape = np.broadcast_shapes(
-            np.shape(index), (rs.threads,), np.shape(value), np.shape(mask) if mask is not None else ()
-        )
-        index, mask = self.check(rs, np.broadcast_to(index, shape), mask, write=True, atomic=True)
-        value = np.broadcast_to(np.asarray(value, dtype=self.dtype.compute_dtype), shape)
+        shape = extent(rs.threads, index, value, mask)
+        index, mask = self.check(rs, spread(index, shape), mask, write=True, atomic=True)
+        value = spread(np.asarray(value, dtype=self.dtype.compute_dtype), shape)
         where = index + self._origin(rs)
-        on = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+        on = np.ones(shape, dtype=bool) if mask is None else spread(mask, shape)
         memory = self._elements(rs)
         order = slice(None, None, -1) if rs.block.machine.reverse_lanes else slice(None)
         places, operands = where[on][order], value[on][order]
@@ -175,7 +168,7 @@ class Site:
         memory = self._elements(rs)
         index = index + self._origin(rs)
         if mask is not None:
-            on = np.broadcast_to(mask, stored.shape[:-1])
+            on = spread(mask, stored.shape[:-1])
             index, stored = index[on], stored[on]
         elif rs.block.machine.reverse_lanes:
             index, stored = index[::-1], stored[::-1]
@@ -201,7 +194,7 @@ class Site:
         if index.size == 0:
             return index, mask
         if mask is not None:
-            mask = np.broadcast_to(mask, index.shape)
+            mask = spread(mask, index.shape)
             if not mask.any():
                 return np.zeros_like(index), mask
             index = np.where(mask, index, index[mask][0])
@@ -229,7 +222,7 @@ class Site:
         pending: bool,
     ) -> None:
         block, place = rs.block, self.place
-        threads = np.broadcast_to(rs.tid, index.shape)
+        threads = spread(rs.tid, index.shape)
         addresses = index * self.itemsize + place.start
         if (
             self.width > self.itemsize

@@ -12,6 +12,23 @@ from typing import Any
 import numpy as np
 
 
+def spread(values: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """np.broadcast_to, at no cost when there is nothing to do."""
+    if type(values) is np.ndarray and values.shape == shape:
+        return values
+    return np.broadcast_to(values, shape)
+
+
+def extent(threads: int, *values: Any) -> tuple[int, ...]:
+    """The shape [loops..., threads] that values (None is left out) broadcast to."""
+    shape: tuple[int, ...] = (threads,)
+    for value in values:
+        other = () if value is None else np.shape(value)
+        if other and other != shape:
+            shape = np.broadcast_shapes(shape, other)
+    return shape
+
+
 def _elements(index: Any, count: int) -> Any:
     array = np.asarray(index)
     return array + np.arange(count).reshape((count,) + (1,) * array.ndim)

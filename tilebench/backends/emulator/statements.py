@@ -19,10 +19,30 @@ from tilebench.backends.emulator.tensorcore import MmaSite
 from tilebench.errors import InternalError, Loc
 from tilebench.ir.expr import Expr, Var, int_value
 from tilebench.ir.thread import (
-    Barrier, CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Memory, Mma, SyncWarp, VectorCopy,
+    Barrier,
+    CpAsync,
+    CpAsyncCommit,
+    CpAsyncWait,
+    LdMatrix,
+    Memory,
+    Mma,
+    SyncWarp,
+    VectorCopy,
 )  # fmt: skip
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Continue, Evaluate, For, If, Print, Seq, Stmt, Store, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Print,
+    Seq,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 
 UNROLL_LIMIT = 16  # copies of a body that are written out

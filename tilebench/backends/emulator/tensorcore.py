@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilebench.backends.emulator.memory import Site
+from tilebench.backends.emulator.registers import extent
 from tilebench.ir.dtype import decode
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 def ldmatrix(rs: Role, site: Site, index: Any, mask: Any, matrices: int, transpose: bool) -> np.ndarray:
     """Registers [matrices * elements, loops..., threads] of ldmatrix.x{matrices}; index: the row address of each lane."""
     mask = rs.whole_warps(mask, site.at, "ldmatrix")
-    shape = np.broadcast_shapes(np.shape(index), (rs.threads,))
-    named = np.broadcast_to(rs.lane < 8 * matrices, shape)
-    use = None if matrices == 4 else named
-    if mask is not None:
-        use = named & mask
-    raw = site.raw(rs, np.broadcast_to(index, shape), use)  # [loops, threads, 16 / itemsize]
+    shape = extent(rs.threads, index, mask)
+    use = mask
+    if matrices < 4:
+        named = rs.lane < 8 * matrices
+        use = named if mask is None else named & mask
+    raw = site.raw(rs, index, use)  # [loops, threads, 16 / itemsize]
     halves = np.ascontiguousarray(raw).view(np.uint16).reshape(*shape[:-1], -1, 32, 8)
     tiles = halves[..., : 8 * matrices, :].reshape(*halves.shape[:-2], matrices, 8, 8)
     if transpose:
@@ -57,7 +58,8 @@ class MmaSite:
         self.truncate = stmt.a.dtype.name in ("float32", "tfloat32")
         self.accumulator = stmt.d.dtype
         self.integer = not stmt.d.dtype.is_float
-        self.unsigned_sum = stmt.d.dtype.kind == "uint"
+        self.planned: tuple[Any, Any, Any] | None = None
+        self.plan = _plan(0, 0, 0)
 
     def __call__(
         self,
@@ -72,7 +74,11 @@ class MmaSite:
     ) -> None:
         """d += a @ b for all warps and all loop iterations in the index arrays (ints, or arrays of loop axes)."""
         mask = rs.whole_warps(mask, self.at, "mma")
-        di, ai, bi = _plan(d_index, a_index, b_index)
+        if self.planned is None or any(
+            x is not y for x, y in zip(self.planned, (d_index, a_index, b_index), strict=True)
+        ):
+            self.planned, self.plan = (d_index, a_index, b_index), _plan(d_index, a_index, b_index)
+        di, ai, bi = self.plan
         batch, rows, columns = di.shape
         e, halves, warps = self.e, self.halves, rs.threads // 32
         left = a[ai[:, :, None] + np.arange(2 * e * halves)].reshape(batch, rows, halves, 2, e, warps, 8, 4)

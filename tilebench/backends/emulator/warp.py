@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilebench.backends.emulator.registers import extent, spread
+
 if TYPE_CHECKING:
     from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
@@ -15,9 +17,9 @@ _LANES = np.arange(32)
 
 def shuffle(rs: Role, name: str, value: Any, operand: Any, mask: Any, at: Loc | None) -> np.ndarray:
     """shfl_xor, shfl_up, shfl_down or shfl: the value of another lane of the warp."""
-    shape = np.broadcast_shapes(np.shape(value), (rs.threads,), np.shape(operand))
-    lanes = np.broadcast_to(value, shape).reshape(*shape[:-1], -1, 32)
-    other = operand if np.ndim(operand) == 0 else np.broadcast_to(operand, shape).reshape(lanes.shape)
+    shape = extent(rs.threads, value, operand)
+    lanes = spread(value, shape).reshape(*shape[:-1], -1, 32)
+    other = operand if np.ndim(operand) == 0 else spread(operand, shape).reshape(lanes.shape)
     if name == "shfl_xor":
         source = _LANES ^ other
     elif name == "shfl_up":
@@ -33,15 +35,15 @@ def shuffle(rs: Role, name: str, value: Any, operand: Any, mask: Any, at: Loc | 
     if mask is not None:
         _check_lanes(
             rs,
-            np.broadcast_to(mask, shape).reshape(lanes.shape),
-            np.broadcast_to(source, lanes.shape),
+            spread(mask, shape).reshape(lanes.shape),
+            spread(source, lanes.shape),
             name,
             at,
         )
     taken = (
         lanes[..., source]
         if source.ndim == 1
-        else np.take_along_axis(lanes, np.broadcast_to(source, lanes.shape), axis=-1)
+        else np.take_along_axis(lanes, spread(source, lanes.shape), axis=-1)
     )
     return taken.reshape(shape)
 
@@ -56,11 +58,9 @@ def _check_lanes(rs: Role, active: np.ndarray, source: np.ndarray, name: str, at
 def vote(rs: Role, name: str, predicate: Any, mask: Any) -> np.ndarray:
     """ballot, any_sync, all_sync over the lanes that run the call; activemask has no predicate."""
     mask = rs.merge(mask)
-    shape = np.broadcast_shapes(
-        np.shape(predicate), (rs.threads,), np.shape(mask) if mask is not None else ()
-    )
-    p = np.broadcast_to(np.asarray(predicate, dtype=bool), shape)
-    on = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask, shape)
+    shape = extent(rs.threads, predicate, mask)
+    p = spread(np.asarray(predicate, dtype=bool), shape)
+    on = np.ones(shape, dtype=bool) if mask is None else spread(mask, shape)
     p, on = (x.reshape(*shape[:-1], -1, 32) for x in (p, on))
     if name in ("ballot", "activemask"):
         bits = ((p & on).astype(np.uint64) << _LANES.astype(np.uint64)).sum(axis=-1).astype(np.uint32)
