@@ -466,6 +466,16 @@ def test_the_observer_sees_every_statement_with_its_writes() -> None:
     assert seen == [(c, "Copy", [n]) for c in ((0, 0, 0), (1, 0, 0)) for n in ("s", "Y")]
 
 
+def test_the_observer_can_look_into_buffers() -> None:
+    d = Draft("look", threads=4)
+    x, tx = d.tensor("X", (4,), "float32"), d.thread
+    v = d.var("v", "float32")
+    d.store(v, 0, x[tx])
+    seen: list[np.ndarray] = []
+    run(d.kernel(), np.arange(4, dtype=np.float32), observer=lambda b, st, w: seen.append(b.values(w[0])))
+    assert seen[0].tolist() == [[0.0], [1.0], [2.0], [3.0]]
+
+
 def test_an_empty_tensor_and_an_empty_grid() -> None:
     run(
         gemm_kernel(64, 64, 32),

@@ -1,4 +1,4 @@
-"""The real kernels, from their text, on interp: exact on small integers where the ops are, within a bound elsewhere."""
+"""The real kernels, from their text, on interp: exact on small integers where the ops are, else in a bound."""
 
 from __future__ import annotations
 

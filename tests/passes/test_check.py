@@ -184,6 +184,11 @@ def view_of_another_size(d: Draft) -> None:
     d.buffers.append(Buffer("v", (const(31),), float32, "shared", view_of=s))
 
 
+@fault("TB276")
+def shared_memory_of_gigabytes(d: Draft) -> None:
+    d.shared("s", (1 << 20, 1 << 10), "float32")
+
+
 @fault("TB401")
 def barrier_of_some_threads(d: Draft) -> None:
     d.add(sync_threads(1, 64))

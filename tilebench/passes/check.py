@@ -4,6 +4,7 @@ per-thread."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,8 @@ from tilebench.targets import Target
 
 MAX_THREADS = 1024
 MAX_GRID_YZ = 65535
+MAX_BUFFER_BYTES = 1 << 28
+"""More than any machine gives a block; targets have their own, smaller limits."""
 
 
 def check(kernel: Kernel, target: Target) -> Typed:
@@ -159,6 +162,15 @@ def _check_buffers(kernel: Kernel) -> None:
                     why=f"a {buffer.scope} buffer has a fixed size of at least one element",
                     fix="use a number known at compile time",
                 )
+        size_bytes = math.prod(buffer.static_shape) * buffer.dtype.bytes
+        if size_bytes > MAX_BUFFER_BYTES:
+            raise TypeTileError(
+                "TB276",
+                f"{buffer.name} would be {size_bytes / 2**20:.0f} MiB of {buffer.scope} memory",
+                at=buffer.loc,
+                why="a block's own memory is some hundred KiB on a GPU, and every block has such a buffer",
+                fix="work on a tile of it, or use a global tensor (T.alloc_global)",
+            )
         if buffer.view_of is not None:
             _check_view(buffer, buffer.view_of)
 

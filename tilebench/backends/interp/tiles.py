@@ -7,7 +7,7 @@ import numpy as np
 from tilebench.backends.interp.access import Access
 from tilebench.backends.interp.storage import Cell
 from tilebench.errors import TypeTileError
-from tilebench.ir.tile import Region
+from tilebench.ir.tile import Buffer, Region
 
 
 class Tiles(Access):
@@ -99,3 +99,11 @@ class Tiles(Access):
         data[inside] = stored
         if valid is not None:
             valid[inside] = True
+
+    def values(self, buffer: Buffer) -> np.ndarray:
+        """A copy of what a buffer holds now, in compute form; private buffers with an axis of threads in front.
+
+        Never written memory is NaN or 0xA5 bytes. For observers: time travel, printing, tests.
+        """
+        cell, data = self.array(buffer)
+        return np.array(cell.values(data, buffer.dtype))
