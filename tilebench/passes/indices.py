@@ -57,7 +57,8 @@ def evaluate(e: Expr, values: Mapping[Var, Any]) -> Any | None:
             orelse = evaluate(e.orelse, values)
             if condition is None or then is None or orelse is None:
                 return None
-            return np.where(condition, then, orelse)
+            chosen: Any = np.where(condition, then, orelse)
+            return chosen
         case _:
             return None
 
