@@ -117,6 +117,7 @@ def open_page(made: Any, address: str, complaints: list[str], width: int = 1000,
     context = made.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", color_scheme="light")
     block_network(context, complaints)
     page = context.new_page()
+    page.set_default_timeout(10_000)
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda e: complaints.append(str(e)))
     page.goto(address)

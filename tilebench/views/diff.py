@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilebench.report import DiffInfo, Report
-from tilebench.views.base import BAD, GOOD, QUIET, Still, clip, html_table, new_figure, no_axes, number, png, titled, write
+from tilebench.views.base import BAD, GOOD, LINE, QUIET, Still, clip, html_table, new_figure, no_axes, number, png, titled, write
 
 
 def shown(report: Report) -> DiffInfo | None:
@@ -45,6 +45,7 @@ def paint(ax: Any, d: DiffInfo) -> None:
     if d.heat is not None and d.heat.ndim == 2 and d.heat.size:
         ax.imshow(heat_colours(d.heat), interpolation="nearest", aspect="auto")
     no_axes(ax)
+    ax.axhspan(*ax.get_ylim(), fill=False, edgecolor=LINE, linewidth=1.2)
     titled(ax, f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}", {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET))
     lines = [f"{d.wrong} of {d.checked} wrong; worst {number(d.max_ratio)} x bound", d.pattern or d.how]
     for k, line in enumerate(lines):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilebench.layouts.digits import Digit
+from tilebench.layouts.digits import Digit, merged
 from tilebench.layouts.fragment import FragmentLayout
 from tilebench.report import LayoutInfo, Report
 from tilebench.views.base import LANES, QUIET, Still, clip, hues, new_figure, no_axes, png, ramp, rgb, titled, write
@@ -59,6 +60,16 @@ def fragments(report: Report) -> list[LayoutInfo]:
     return sorted(drawn, key=lambda i: (i.buffer.startswith("loop@"), -int(np.prod(i.shape))))
 
 
+def distinct(report: Report) -> list[tuple[LayoutInfo, tuple[str, ...]]]:
+    """The fragments with different layouts, each with the names of the others that are laid out the same."""
+    found: dict[object, list[LayoutInfo]] = {}
+    for info in fragments(report):
+        whole = fragment(info)
+        table = None if info.table is None else np.asarray(info.table).tobytes()
+        found.setdefault((info.shape, merged(whole.reg), merged(whole.thread), table), []).append(info)
+    return [(same[0], tuple(i.buffer for i in same[1:] if not i.buffer.startswith("loop@"))) for same in found.values()]
+
+
 def as_grid(info: LayoutInfo, values: np.ndarray) -> np.ndarray:
     """Per-element values as rows and columns: the last two dimensions of the first slice; rank 1 in rows of 32."""
     if len(info.shape) == 1:
@@ -102,7 +113,7 @@ def sentence(info: LayoutInfo) -> str:
     return f"{info.buffer}: {shape} over {info.threads} threads, {info.registers} registers each{copies}" + (f"; {formula}" if formula else "")
 
 
-def paint(ax: Any, info: LayoutInfo, room: int = 90) -> None:
+def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -> None:
     """Draw one fragment: colour is thread % 8, outlines are warps, text where there is room for it."""
     held = holders(info)
     thread, register = as_grid(info, held.thread), as_grid(info, held.register)
@@ -120,10 +131,11 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90) -> None:
     no_axes(ax)
     shape = "x".join(map(str, info.shape))
     titled(ax, f"{clip(info.buffer, 18)} {shape}, {info.threads} threads × {info.registers} regs")
+    lines = [f"the same: {', '.join(same)}"] if same else []
     ax.set_anchor("NW")
-    lines = [part for x in formula_lines(info) if x.startswith(("thread", "register")) for part in textwrap.wrap(x, room, subsequent_indent="    ")]
+    lines += [part for x in formula_lines(info) if x.startswith(("thread", "register")) for part in textwrap.wrap(x, room, subsequent_indent="    ")]
     note = ax.annotate(
-        "\n".join(lines[:4]), (0, 0), xytext=(0, -3), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6,
+        "\n".join(clip(line, room + 6) for line in lines[:5]), (0, 0), xytext=(0, -3), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6,
         family="monospace", color=QUIET, linespacing=1.15,
     )  # fmt: skip
     note.set_parse_math(False)
@@ -153,11 +165,11 @@ def _warp_names(ax: Any, warp: np.ndarray) -> None:
 
 def still(report: Report) -> Still | None:
     """The largest fragments of a report side by side, or None when there is none."""
-    shown = fragments(report)[:3]
+    shown = distinct(report)[:3]
     if not shown:
         return None
     figure = new_figure(9.5, 3.6)
-    for k, info in enumerate(shown):
-        paint(figure.add_subplot(1, len(shown), k + 1), info, 120 // len(shown))
-    figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.12, wspace=0.12)
-    return Still(png(figure), "image/png", "Who holds each element. " + ". ".join(sentence(i) for i in shown))
+    for k, (info, same) in enumerate(shown):
+        paint(figure.add_subplot(1, len(shown), k + 1), info, 150 // len(shown), same)
+    figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.17, wspace=0.12)
+    return Still(png(figure), "image/png", "Who holds each element. " + ". ".join(sentence(i) for i, _ in shown))

@@ -53,7 +53,9 @@ def paint(ax: Any, info: TimelineInfo) -> None:
     ax.set_ylim(len(names) - 0.45, -0.55)
     ax.set_xlim(0, end * 1.01)
     quiet(ax)
-    titled(ax, f"timeline ({info.provenance}), microseconds" + (f": {info.note}" if info.note else ""))
+    titled(ax, f"timeline ({info.provenance}), microseconds")
+    note = ax.annotate(clip(info.note, 150), (0, 0), xytext=(0, -15), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6.5, color=QUIET)
+    note.set_parse_math(False)
     present = [p for p in PHASES if p and any(b.phase == p for b in info.bars)]
     for k, phase in enumerate(present):
         write(ax, 1.0 - 0.09 * (len(present) - k), 1.06, f"■ {phase}", transform=ax.transAxes, fontsize=6.5, color=QUIET)
@@ -64,8 +66,8 @@ def still(report: Report) -> Still | None:
     """Every timeline of a report, one above the other, or None when there is none."""
     if not report.timelines:
         return None
-    figure = new_figure(9.5, 0.6 + sum(0.5 + 0.35 * len(lanes(t)) for t in report.timelines))
+    figure = new_figure(9.5, 0.7 + sum(0.6 + 0.35 * len(lanes(t)) for t in report.timelines))
     for k, info in enumerate(report.timelines):
         paint(figure.add_subplot(len(report.timelines), 1, k + 1), info)
-    figure.subplots_adjust(left=0.1, right=0.99, top=0.85, bottom=0.15, hspace=0.5)
+    figure.subplots_adjust(left=0.1, right=0.99, top=0.83, bottom=0.24, hspace=0.7)
     return Still(png(figure), "image/png", ". ".join(sentence(t) for t in report.timelines))

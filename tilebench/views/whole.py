@@ -38,10 +38,11 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
     wanted = [v for v in views if v in STILLS] or list(STILLS)
     found: list[tuple[str, int, Painter]] = []
     if "layout" in wanted:
-        count = 2 if "smem" in wanted or "roofline" in wanted else 3
-        found += [("layout", 1, lambda ax, i=i: layout.paint(ax, i, 50)) for i in layout.fragments(report)[:count]]
+        count = 2 if "smem" in wanted and smem.tiles(report) else COLUMNS
+        found += [("layout", 1, lambda ax, i=i, s=s: layout.paint(ax, i, 50, s)) for i, s in layout.distinct(report)[:count]]
     if "smem" in wanted:
-        found += [("smem", 1, lambda ax, i=i: smem.paint(ax, report, i, 12)) for i in smem.tiles(report)[:1]]
+        count = COLUMNS - len(found)
+        found += [("smem", 1, lambda ax, i=i: smem.paint(ax, report, i, 12)) for i in smem.tiles(report)[:count]]
     if "warps" in wanted and "warps" in views:
         found.append(("warps", 1, lambda ax: warps.paint(ax, report)))
     if "timeline" in wanted:
@@ -68,7 +69,7 @@ def rows_of(found: Sequence[tuple[str, int, Painter]]) -> list[list[tuple[str, i
 def picture(report: Report, views: Sequence[str] = ()) -> Still:
     """The whole board as one PNG on a light card."""
     rows = rows_of(panels(report, views))
-    heights = [1.35 if row[0][0] == "timeline" else 2.75 for row in rows]
+    heights = [1.5 if row[0][0] == "timeline" else 2.8 for row in rows]
     head = 0.62
     total = head + sum(heights) + 0.05
     width = 10.0
@@ -89,7 +90,7 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
             if used < COLUMNS and name not in ("timeline", "roofline"):
                 share = columns / COLUMNS
             left, right = (0.075, 0.012) if name in ("timeline", "roofline") else (0.018, 0.018)
-            below, above = {"timeline": (0.24, 0.26), "roofline": (0.34, 0.3), "layout": (0.5, 0.3), "smem": (0.46, 0.3)}.get(name, (0.42, 0.3))
+            below, above = {"timeline": (0.4, 0.26), "roofline": (0.34, 0.3), "layout": (0.56, 0.3), "smem": (0.52, 0.3)}.get(name, (0.42, 0.3))
             box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
             paint(figure.add_axes(box))
             x += share

@@ -75,7 +75,7 @@ export function draw(el, state, act = busOf(state.report.id)) {
   bar.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const k = (tabs.findIndex(([n]) => n === state.tab) + step + tabs.length) % tabs.length;
+    const k = (buttons.indexOf(event.target) + step + tabs.length) % tabs.length;
     show(tabs[k][0]);
     buttons[k].focus();
     event.preventDefault();

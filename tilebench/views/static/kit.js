@@ -40,7 +40,7 @@ export function table(head, rows, caption) {
 
 /** A labelled <select>. @param {string} label @param {[string, string][]} options value and text @param {string} value @param {(v: string) => void} change */
 export function choice(label, options, value, change) {
-  const select = h("select", { on: { change: () => change(select.value) } },
+  const select = h("select", { "aria-label": label || null, on: { change: () => change(select.value) } },
     ...options.map(([v, text]) => h("option", { value: v, selected: v === value }, text)));
   return h("label", { class: "tb-choice" }, label, select);
 }

@@ -1,0 +1,326 @@
+"""The live board in a real browser: what is drawn where, what is said, keys, themes, links between views, leaks, times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.browser.harness import model_data, mount
+from tests.views.fixture import fragment_info, load
+from tests.views.test_escaping import PAYLOADS, poisoned
+from tilebench.layouts import atoms
+from tilebench.views.base import LANES, WARPS, rgb
+from tilebench.views.layout import holders
+
+TABS = ("layouts", "shared memory", "warps", "timeline", "roofline", "difference", "code", "passes", "findings", "figures")
+
+PIXEL = """([row, column, rows, columns]) => {
+  const canvas = document.querySelector('.tb-grid canvas');
+  const x = Math.floor((column + 0.5) * canvas.width / columns), y = Math.floor((row + 0.5) * canvas.height / rows);
+  return [...canvas.getContext('2d').getImageData(x, y, 1, 1).data];
+}"""
+
+
+def tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name).click()
+
+
+def status(page: Any) -> str:
+    return page.locator(".tb-panel .tb-status").first.inner_text()
+
+
+def hover(page: Any, row: int, column: int, rows: int, columns: int) -> None:
+    box = page.locator(".tb-over").bounding_box()
+    page.mouse.move(box["x"] + (column + 0.5) * box["width"] / columns, box["y"] + (row + 0.5) * box["height"] / rows)
+
+
+def pixel(page: Any, row: int, column: int, rows: int, columns: int) -> list[int]:
+    return page.evaluate(PIXEL, [row, column, rows, columns])[:3]
+
+
+CELLS = [(0, 0), (3, 17), (11, 70), (90, 5), (127, 126), (65, 64)]
+
+
+def test_each_cell_has_the_colour_of_its_thread(page: Any) -> None:
+    mount(page, load())
+    info = load().layouts[0]
+    thread = holders(info).thread.reshape(info.shape)
+    for i, j in CELLS[:4]:
+        assert pixel(page, i, j, 128, 128) == rgb(LANES)[thread[i, j] % 8].tolist(), (i, j)
+    page.get_by_label("colour").select_option("warp")
+    for i, j in CELLS[:4]:
+        assert pixel(page, i, j, 128, 128) == rgb(WARPS)[thread[i, j] // 32].tolist(), (i, j)
+
+
+@pytest.mark.parametrize(("i", "j"), CELLS)
+def test_hover_says_thread_and_register(page: Any, i: int, j: int) -> None:
+    mount(page, load())
+    hover(page, i, j, 128, 128)
+    held, at = holders(load().layouts[0]), i * 128 + j
+    t = held.thread[at]
+    assert status(page) == f"row {i} column {j}: thread {t} (warp {t // 32}, lane {t % 32}), register {held.register[at]}"
+    assert f"= {t}\n" in page.locator(".tb-formula").inner_text() + "\n"
+
+
+def test_hover_in_the_hardware_view_says_the_element(page: Any) -> None:
+    mount(page, load())
+    page.get_by_label("view", exact=True).select_option("hardware")
+    hover(page, 37, 5, 128, 128)
+    assert "thread 37 (warp 1, lane 5), register 5" in status(page)
+
+
+def test_a_replicated_element_names_all_its_holders(page: Any) -> None:
+    mount(page, load())
+    page.get_by_label("buffer").select_option("row_max")
+    hover(page, 0, 0, 4, 32)
+    assert "8 holders: 0:0 1:0 2:0 3:0 64:0" in status(page)
+
+
+def test_keys_move_pin_follow_and_clear(page: Any) -> None:
+    mount(page, load())
+    page.locator(".tb-grid").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert status(page).startswith("row 2 column 1: thread 8")
+    page.keyboard.press("Enter")
+    assert "coord (2, 1)" in page.locator(".tb-pins").inner_text()
+    assert page.evaluate("window.board.model.get('sel')")["thread"] == 8
+    page.keyboard.press("w")
+    assert page.get_by_label("follow").input_value() in ("thread", "warp")
+    page.keyboard.press("Escape")
+    assert page.locator(".tb-pins").inner_text() == "nothing pinned"
+    assert page.evaluate("window.board.model.get('sel')") == {}
+
+
+def test_hover_lights_the_elements_of_the_same_thread(page: Any) -> None:
+    mount(page, load())
+    hover(page, 0, 0, 128, 128)
+    lit = """() => { const c = document.querySelector('.tb-over'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      const at = (r, k) => d[4 * (Math.floor((r + 0.5) * c.height / 128) * c.width + Math.floor((k + 0.5) * c.width / 128)) + 3];
+      return [at(0, 8), at(8, 0), at(0, 2), at(100, 100)]; }"""
+    same, also, other, far = page.evaluate(lit)
+    assert (same, also) == (0, 0), "elements of thread 0 stay clear"
+    assert other > 100
+    assert far > 100
+
+
+def test_go_to_finds_a_thread_and_says_when_there_is_none(page: Any) -> None:
+    mount(page, load())
+    box = page.get_by_label("go to a thread, an element or a byte")
+    box.fill("T37")
+    box.press("Enter")
+    assert "thread 37 " in status(page)
+    box.fill("T999")
+    box.press("Enter")
+    assert status(page) == "nothing here is called T999"
+
+
+def test_the_table_has_the_same_data(page: Any) -> None:
+    mount(page, load())
+    page.get_by_role("button", name="table").click()
+    rows = page.locator(".tb-scroll tbody tr")
+    assert rows.count() == 64
+    assert rows.nth(17).inner_text().split("\t")[:3] == ["0, 17", "0", "9"]
+
+
+def test_shared_memory_says_byte_and_bank_and_shows_what_no_swizzle_would_cost(page: Any) -> None:
+    mount(page, load())
+    tab(page, "shared memory")
+    page.get_by_label("buffer").select_option("B_shared")
+    hover(page, 1, 0, 24, 32)
+    assert status(page) == "byte 24704, bank 0: B_shared (1,8) (1,9)"
+    assert "1-way, no conflict" in page.locator(".tb-badge").inner_text()
+    page.get_by_label("what if the swizzle were").select_option("none")
+    assert "8-way conflict" in page.locator(".tb-badge").inner_text()
+
+
+def test_a_pinned_line_reaches_every_view(page: Any) -> None:
+    mount(page, load())
+    tab(page, "code")
+    page.locator(".tb-pane").nth(0).locator(".tb-line", has_text="T.gemm").click()
+    cuda = page.locator(".tb-pane").nth(1).locator(".tb-pinned")
+    assert cuda.count() == 3
+    assert "mma_m16n8k16" in cuda.nth(2).inner_text()
+    assert page.locator(".tb-pane").nth(2).locator(".tb-pinned").count() == 41
+    assert page.evaluate("window.board.model.get('sel')") == {"line": 12}
+    tab(page, "timeline")
+    assert page.locator(".tb-bar.tb-lit").count() == 8
+    tab(page, "shared memory")
+    assert page.get_by_label("buffer").input_value() in ("A_shared", "B_shared")
+
+
+def test_code_lights_both_ways(page: Any) -> None:
+    mount(page, load())
+    tab(page, "code")
+    page.locator(".tb-pane").nth(2).locator(".tb-line", has_text="ldmatrix").first.hover()
+    assert "T.gemm" in page.locator(".tb-pane").nth(0).locator(".tb-hover").inner_text()
+    assert status(page).startswith("line 12: 1 lines of cell, 3 lines of CUDA C++")
+
+
+def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:
+    mount(page, load())
+    tab(page, "timeline")
+    page.locator(".tb-bar").nth(20).hover()
+    assert "(predicted)" in status(page)
+    page.locator(".tb-panel svg").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "of iteration" in status(page)
+
+
+def test_the_difference_leads_to_the_line(page: Any) -> None:
+    mount(page, load())
+    tab(page, "difference")
+    hover(page, 4, 8, 64, 64)
+    assert "rows 32–39, columns 64–71" in status(page)
+    assert "wrong" in status(page)
+    page.get_by_role("button", name="[37, 64]").click()
+    assert page.evaluate("window.board.model.get('sel')") == {"line": 14, "buffer": "C", "coord": [37, 64], "thread": 37}
+    tab(page, "code")
+    assert "T.copy(C_local" in page.locator(".tb-pane").nth(0).locator(".tb-pinned").inner_text()
+
+
+def test_two_outputs_of_one_kernel_share_the_bus_and_another_kernel_does_not(page: Any) -> None:
+    mount(page, load())
+    page.evaluate("async (data) => { window.second = await window.mount(data); }", model_data(load()))
+    page.evaluate("async (data) => { window.other = await window.mount(data); }", model_data(replace(load(), id="another00000")))
+    page.locator(".tb-grid").first.focus()
+    page.keyboard.press("Enter")
+    texts = page.locator(".tb-pins").all_inner_texts()
+    assert texts[0] == texts[1] != "nothing pinned"
+    assert texts[2] == "nothing pinned"
+
+
+def test_python_can_pin_from_outside(page: Any) -> None:
+    mount(page, load())
+    page.evaluate("window.board.model.change('sel', {line: 12, evil: '<b>'})")
+    assert "line 12" in page.locator(".tb-pins").inner_text()
+    assert "evil" not in page.locator(".tb-pins").inner_text()
+
+
+LUMINANCE = """() => {
+  const rgb = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m; };
+  const lin = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const lum = (c) => 0.2126 * lin(c[0]) + 0.7152 * lin(c[1]) + 0.0722 * lin(c[2]);
+  const back = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c) return c; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll('.tilebench *')) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !e.getClientRects().length || e.tagName === 'OPTION') continue;
+    const style = getComputedStyle(e);
+    if (e instanceof SVGElement && e.classList.contains('tb-inbar')) continue;
+    const c = rgb(e instanceof SVGElement ? style.fill : style.color), b = back(e);
+    const [hi, lo] = [lum(c), lum(b)].sort((x, y) => y - x);
+    if ((hi + 0.05) / (lo + 0.05) < 4.5) bad.push([e.className.baseVal ?? e.className, e.textContent.slice(0, 30), c, b]);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_has_contrast_in_both_themes(page: Any, theme: str) -> None:
+    mount(page, load())
+    page.evaluate("(t) => { document.body.dataset.theme = t; }", theme)
+    for name in TABS:
+        tab(page, name)
+        assert page.evaluate(LUMINANCE) == [], name
+
+
+@pytest.mark.parametrize("width", [1000, 420])
+def test_nothing_sticks_out(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("(w) => { document.body.style.width = `${w - 16}px`; }", width)
+    mount(page, load())
+    for name in TABS:
+        tab(page, name)
+        over = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert over <= 0, name
+
+
+def test_every_control_has_a_name_and_tabs_take_arrow_keys(page: Any) -> None:
+    mount(page, load())
+    unnamed = """() => [...document.querySelectorAll('button, select, input, [tabindex="0"]')].filter((e) => e.getClientRects().length
+      && !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.textContent.trim() || e.labels?.[0]?.textContent.trim())).map((e) => e.outerHTML.slice(0, 90))"""
+    for name in TABS:
+        tab(page, name)
+        assert page.evaluate(unnamed) == [], name
+    page.get_by_role("tab", name="layouts").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", name="shared memory").get_attribute("aria-selected") == "true"
+
+
+def test_fifty_mounts_leave_nothing(page: Any) -> None:
+    mount(page, load())
+    page.evaluate("() => window.board.end()")
+    left = page.evaluate(
+        """async (data) => {
+        for (let k = 0; k < 50; k++) {
+          const b = await window.mount(data);
+          b.el.querySelectorAll('.tb-tab')[k % 10].click();
+          b.end();
+          if (b.model.count()) return ['model listeners', b.model.count()];
+        }
+        return [document.querySelectorAll('main *').length, globalThis[Symbol.for('tilebench.selection')].size];
+      }""",
+        model_data(load()),
+    )
+    assert left == [0, 0]
+
+
+def big() -> Any:
+    info = fragment_info("big", atoms.mma_accumulator((128, 256), (2, 2)), 32, "", 0)
+    return replace(load(), layouts=(info,))
+
+
+def test_a_fragment_of_128_by_256_is_drawn_in_time(page: Any) -> None:
+    times = page.evaluate(
+        """async (data) => {
+        const best = { draw: 1e9, light: 1e9 };
+        for (let k = 0; k < 4; k++) {
+          const start = performance.now();
+          const b = await window.mount(data);
+          b.el.querySelector('.tb-grid canvas').getContext('2d').getImageData(0, 0, 1, 1);
+          best.draw = Math.min(best.draw, performance.now() - start);
+          const over = b.el.querySelector('.tb-over'), at = over.getBoundingClientRect();
+          const mid = performance.now();
+          over.dispatchEvent(new PointerEvent('pointermove', { clientX: at.left + 30 + k, clientY: at.top + 30 }));
+          over.getContext('2d').getImageData(0, 0, 1, 1);
+          best.light = Math.min(best.light, performance.now() - mid);
+          b.end();
+        }
+        return best;
+      }""",
+        model_data(big(), ("layout",)),
+    )
+    assert times["draw"] < 300, times
+    assert times["light"] < 50, times
+
+
+def test_the_state_of_a_view_can_be_given(page: Any) -> None:
+    mount(page, load(), state="tab:layout:buffer:row_max:mode:register:view:hardware")
+    assert page.get_by_label("buffer").input_value() == "row_max"
+    assert page.get_by_label("view", exact=True).input_value() == "hardware"
+    page.get_by_role("button", name="copy link").click()
+    assert "buffer:row_max:mode:register:view:hardware" in page.get_by_label("state of this view").input_value()
+
+
+def test_chosen_views_alone_are_shown(page: Any) -> None:
+    mount(page, load(), views=("roofline", "code"))
+    assert page.get_by_role("tab").all_inner_texts() == ["roofline", "code"]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS[:5])
+def test_users_text_stays_text(page: Any, payload: str) -> None:
+    mount(page, poisoned(load(), payload))
+    for k in range(page.get_by_role("tab").count()):
+        page.get_by_role("tab").nth(k).click()
+        found = page.evaluate("() => [...document.querySelectorAll('main script, main img, main a, main [onload], main [onerror], main [data-commandlinker-command]')].length")
+        assert found == 0
+    ids = page.evaluate("() => [...document.querySelectorAll('main [id]')].map((e) => e.id)")
+    assert all(i.startswith("tb-") for i in ids)
+
+
+def test_a_report_of_a_newer_version_is_refused_in_words(page: Any) -> None:
+    page.evaluate("async (data) => { window.board = await window.mount(data); }", model_data(replace(load(), version=2)))
+    assert "update tilebench" in page.locator("main").inner_text()
