@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.compiles import kernels, programs
+from tests.compiles.test_on_host import check_division, division_cases
 from tilebench.backends.base import TensorArgument
 from tilebench.backends.cuda.build import build_program
 from tilebench.backends.cuda.driver import GpuError
@@ -157,6 +158,14 @@ def test_math_functions_are_close_to_float64(fast_math: bool) -> None:
         scale = np.maximum(np.abs(want), 1.0) if fast_math else np.abs(want)
         error = np.max(np.abs(got - want) / scale)
         assert error < (2.0**-10 if fast_math else 6 * 2.0**-24), (name, error)
+
+
+def test_division_is_exact_where_it_can_be_and_right_at_the_ends() -> None:
+    a, b = division_cases()
+    pad = -len(a) % 32
+    a, b = np.pad(a, (0, pad), constant_values=1), np.pad(b, (0, pad), constant_values=1)
+    [(got, _)] = compute([(a, "float32"), (b, "float32")], lambda x, y: [x / y])
+    check_division(a, b, got)
 
 
 def test_narrow_float_arithmetic_is_rounded_once() -> None:

@@ -92,7 +92,15 @@ static inline long long llabs_(long long x) { return x < 0 ? (long long)(0ull - 
 // ---- mathematics
 static inline float rsqrtf(float x) { return (float)(1.0 / std::sqrt((double)x)); }
 static inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
-static inline float __frcp_rn(float x) { return 1.0f / x; }
+// approximations: off by an ulp, so that what leans on them is tested
+static inline float rcp_fast(float x) { float r = 1.0f / x; return std::isfinite(r) ? std::nextafter(r, 4.0f) : r; }
+static inline float rcp(float x) { return rcp_fast(x); }
+static inline float divide_fast(float a, float b) { float r = a / b; return std::isfinite(r) && r != 0 ? std::nextafter(r, 9.0f) : r; }
+static inline float exp2_fast(float x) { return std::exp2(x); }
+static inline float divide(float a, float b) {
+  float q = divide_fast(a, b), f = fmaf(fmaf(-b, q, a), rcp_fast(b), q);
+  return std::fabs(f) <= 3.4e38f ? f : q;
+}
 
 // ---- narrow floats
 struct f16 { unsigned short x; };

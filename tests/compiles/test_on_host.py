@@ -86,6 +86,36 @@ def test_rounding_to_a_narrow_float_is_the_specification(dtype: str) -> None:
     same(decode(found, DTYPES[dtype]), decode(want, DTYPES[dtype]))
 
 
+def division_cases() -> tuple[np.ndarray, np.ndarray]:
+    """Quotients that are exact, ordinary, and at the ends of the range."""
+    rng = np.random.default_rng(11)
+    exact = rng.integers(1, 100, 64) * rng.choice([-1, 1], 64)
+    by = rng.integers(1, 100, 64)
+    ordinary = rng.standard_normal((2, 512)) * 2.0 ** rng.integers(-20, 20, (2, 512))
+    ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -3.0, 3.4e38, 1.2e-38])
+    x, y = (e.ravel() for e in np.meshgrid(ends, ends))
+    a, b = np.concatenate([exact * by, ordinary[0], x]), np.concatenate([by, ordinary[1], y])
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+def check_division(a: np.ndarray, b: np.ndarray, got: np.ndarray) -> None:
+    with np.errstate(all="ignore"):
+        want = a / b
+        wide = a.astype(np.float64) / b.astype(np.float64)
+        same(got[:64], want[:64])
+        error = np.abs(got.astype(np.float64) - wide) / np.spacing(np.abs(want)).astype(np.float64)
+    assert np.nanmax(error[64:576]) < 0.5001
+    special = ~np.isfinite(want[576:]) | (want[576:] == 0)
+    same(got[576:][special], want[576:][special])
+    assert np.nanmax(error[576:][~special]) <= 2
+
+
+def test_division_is_exact_where_it_can_be_and_right_at_the_ends() -> None:
+    a, b = division_cases()
+    [got] = compute([(a, "float32"), (b, "float32")], lambda x, y: [x / y])
+    check_division(a, b, got)
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])
 def test_every_fp8_code_widens_to_its_value(dtype: str) -> None:
     codes = np.arange(256, dtype=np.uint8)

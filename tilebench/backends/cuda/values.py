@@ -14,7 +14,7 @@ import numpy as np
 
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, storage_bits
 from tilebench.errors import InternalError, TargetError
-from tilebench.ir.dtype import DType, round_to
+from tilebench.ir.dtype import DType, float32, round_to
 from tilebench.ir.expr import (
     COMPARISONS,
     Binary,
@@ -53,7 +53,7 @@ _FAST_BUILTIN = {
     "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
 }  # fmt: skip
 _FAST_PIECE = {
-    "exp2": "exp2_fast", "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
+    "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
     "sigmoid": "sigmoid_fast",
 }  # fmt: skip
 _SHUFFLES = {
@@ -319,6 +319,8 @@ class Values:
             return self._division(e)
         if op == "pow":
             return self.power(e.left, e.right, e.dtype)
+        if op == "div" and dtype != "float64":
+            return self._quotient(e)
         symbol, rank = _OPERATORS[op]
         if op in COMPARISONS or op in ("and", "or") or dtype.is_float:
             tight = rank + 1
@@ -343,6 +345,15 @@ class Values:
         if dtype.kind == "bool":
             return text, rank
         return self.narrow(e.dtype, text, rank)
+
+    def _quotient(self, e: Binary) -> Text:
+        """A division of floats. By a power of two it is a product; to a narrow float 2 ulp of float32 round the same."""
+        if isinstance(e.right, Const) and _has_exact_reciprocal(float(e.right.value)):
+            factor = constant(1.0 / float(e.right.value), float32)[0]
+            return f"{self.text(e.left, MUL)} * {factor}", MUL
+        name = "divide_fast" if self.fast_math or e.dtype.name in NARROW_FLOATS else "divide"
+        self.use(name)
+        return f"{name}({self.text(e.left, TERNARY)}, {self.text(e.right, TERNARY)})", POSTFIX
 
     def _operand(self, e: Expr, op: str, rank: int) -> str:
         """An operand; one of a bit operator or shift that is itself made of operators is put in parentheses, to be read easily."""
@@ -464,6 +475,10 @@ class Values:
     def _math(self, e: Call) -> Text:
         double = e.dtype == "float64"
         arguments = ", ".join(self.text(a, TERNARY) for a in e.args)
+        if e.name == "exp2" and not double:
+            # as accurate as exp2f, which is the same instruction between two scalings; results below 2^-126 are zero
+            self.use("exp2_fast")
+            return f"exp2_fast({arguments})", POSTFIX
         if self.fast_math and not double:
             if e.name in _FAST_BUILTIN:
                 return f"{_FAST_BUILTIN[e.name]}({arguments})", POSTFIX
@@ -471,11 +486,10 @@ class Values:
                 self.use(_FAST_PIECE[e.name])
                 return f"{_FAST_PIECE[e.name]}({arguments})", POSTFIX
         if e.name == "rcp":
-            return (
-                (f"1.0 / {self.text(e.args[0], UNARY)}", MUL)
-                if double
-                else (f"__frcp_rn({arguments})", POSTFIX)
-            )
+            if double:
+                return f"1.0 / {self.text(e.args[0], UNARY)}", MUL
+            self.use("rcp")
+            return f"rcp({arguments})", POSTFIX
         if e.name == "sigmoid":
             self.use("sigmoid")
             return f"sigmoid({arguments})", POSTFIX
@@ -552,6 +566,10 @@ _SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
 
 def _unsigned(dtype: DType) -> str:
     return "unsigned long long" if dtype.bits == 64 else "unsigned"
+
+
+def _has_exact_reciprocal(value: float) -> bool:
+    return math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5 and 2.0**-100 < abs(value) < 2.0**100
 
 
 def _rounded(value: float, dtype: DType) -> float:
