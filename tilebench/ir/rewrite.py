@@ -15,9 +15,13 @@ Node = Expr | Stmt | Region
 N = TypeVar("N", Expr, Stmt, Region)
 
 
+_NO_CHILDREN = frozenset({"loc", "dtype", "id", "because"})
+"""Fields that hold no part of a node; `because` of a barrier names statements that stand elsewhere."""
+
+
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(kind) if f.name not in ("loc", "dtype", "id"))
+    return tuple(f.name for f in dataclasses.fields(kind) if f.name not in _NO_CHILDREN)
 
 
 def _nodes_in(value: Any) -> Iterator[Node]:

@@ -147,7 +147,7 @@ def _written_first(buffer: Buffer, loop: Stmt) -> bool:
 def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | None, total: int, limit: int) -> TargetError:
     rows = [("buffer", "shape", "dtype", "versions", "bytes")]
     largest = max(slots, key=lambda b: slots[b].size)
-    for buffer, slot in slots.items():
+    for buffer, slot in sorted(slots.items(), key=lambda item: -item[1].size):
         shape = "x".join(map(str, buffer.static_shape))
         rows.append((buffer.name, shape, buffer.dtype.name, str(scheduled.versions.get(buffer, 1)), f"{slot.size:,}"))
     if scratch is not None:
@@ -162,8 +162,11 @@ def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | N
     target = scheduled.placed.partitioned.selected.typed.target
     staged = max(scheduled.versions.values(), default=1)
     fix = f"make {largest.name} smaller"
-    if staged > 1:
-        fix = f"num_stages={staged - 1} keeps one version less of each pipelined buffer; or {fix}"
+    for fewer in range(staged - 1, 0, -1):
+        versions = [(slots[b].size // v, v - fewer) for b, v in scheduled.versions.items() if v > fewer and b in slots]
+        if total - sum(size * n for size, n in versions) <= limit:
+            fix = f"num_stages={fewer} would fit: each pipelined buffer then has {fewer} version{'s' * (fewer > 1)}; or {fix}"
+            break
     return TargetError(
         "TB521",
         f"the block needs {total:,} bytes of shared memory; {target.arch} has {limit:,}",

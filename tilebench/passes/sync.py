@@ -119,6 +119,8 @@ class _Walker:
         self.per_thread = per_thread_statements(kernel)
         self.needs: dict[tuple[Stmt, str], _Need] = {}
         """(statement, where) -> why; where is 'before' or, for the condition of a while, 'end'."""
+        self.useful: set[tuple[Stmt, str]] = set()
+        """Barriers that the current walk has seen a conflict for."""
         self.loops: list[_Loop] = []
         self.versions: dict[Buffer, Expr] = {}
         self.written = {
@@ -130,11 +132,20 @@ class _Walker:
         self.uniform = _uniform(allocated.kernel, kernel.body)
 
     def run(self, body: Stmt) -> Synchronised:
-        """Find the barriers and put them in."""
-        before = -1
-        while len(self.needs) != before:
+        """Find the barriers and put them in.
+
+        What a barrier is for may be done by one that was found later: such barriers are taken out again, one at a time.
+        """
+        while True:
             before = len(self.needs)
+            self.useful.clear()
             self.visit(body, Accesses())
+            if len(self.needs) != before:
+                continue
+            idle = next((key for key in self.needs if key not in self.useful), None)
+            if idle is None:
+                break
+            del self.needs[idle]
         notes: list[BarrierNote] = []
         return Synchronised(self.allocated, self.rewrite(body, notes), tuple(notes))
 
@@ -253,20 +264,25 @@ class _Walker:
 
     def _ordered(self, s: Stmt, where: str, own: list[Access], state: Accesses) -> Accesses:
         """The state in which `s` may make the accesses: behind a barrier when it needs one."""
-        need = self.needs.get((s, where))
+        key = (s, where)
         state = state.copy()
-        if need is None:
-            for after in own:
-                for before in state.pending.values():
-                    if before.stmt is not after.stmt or before.earlier:
-                        hazard = self._hazard(before, after)
-                        if hazard is not None:
-                            need = need or _Need(before, after, hazard)
-            if need is None:
-                return state
-            self.needs[(s, where)] = need
-        state.pending.clear()
+        if key not in self.useful:
+            need = self._need(own, state)
+            if need is not None:
+                self.useful.add(key)
+                self.needs.setdefault(key, need)
+        if key in self.needs:
+            state.pending.clear()
         return state
+
+    def _need(self, own: list[Access], state: Accesses) -> _Need | None:
+        for after in own:
+            for before in state.pending.values():
+                if before.stmt is not after.stmt or before.earlier:
+                    hazard = self._hazard(before, after)
+                    if hazard is not None:
+                        return _Need(before, after, hazard)
+        return None
 
     # -- conflicts
 
