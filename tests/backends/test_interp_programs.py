@@ -1,4 +1,4 @@
-"""The real kernels, from their text, on interp: exact on small integers where the ops are, else in a bound."""
+"""The real kernels, from their text, on interp: exact on small integers, else within a bound."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Tiles(Access):
             valid[inside] = True
 
     def values(self, buffer: Buffer) -> np.ndarray:
-        """A copy of what a buffer holds now, in compute form; private buffers with an axis of threads in front.
+        """A copy of what a buffer holds, in compute form; private buffers with an axis of threads in front.
 
         Never written memory is NaN or 0xA5 bytes. For observers: time travel, printing, tests.
         """

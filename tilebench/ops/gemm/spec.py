@@ -135,7 +135,8 @@ class Gemm(Op):
         m, k = a[::-1] if self.transpose_a else a
         k2, n = b[::-1] if self.transpose_b else b
         ta, tb = ", transpose_A" * self.transpose_a, ", transpose_B" * self.transpose_b
-        said = f"A ({self.a.buffer.name}{ta}) is {shape_text(a)}, B ({self.b.buffer.name}{tb}) is {shape_text(b)}"
+        a_text = f"A ({self.a.buffer.name}{ta}) is {shape_text(a)}"
+        said = f"{a_text}, B ({self.b.buffer.name}{tb}) is {shape_text(b)}"
         if k != k2:
             hint = ""
             if k == n:
@@ -188,9 +189,9 @@ class Gemm(Op):
         a, b = a.reshape(a.shape[-2:]), b.reshape(b.shape[-2:])
         a, b = (a.T if self.transpose_a else a), (b.T if self.transpose_b else b)
         c = self.c.dtype
-        # Integer operands have at most 8 bits, so every partial sum is exact in float64 (BLAS has no integer product).
+        # Integers of 8 bits: every partial sum is exact in float64 (BLAS has no integer product).
         wide = np.float64 if c.is_int or c == "float64" else np.float32
-        out = np.matmul(a.astype(wide), b.astype(wide))
+        out = tile_product(a.astype(wide), b.astype(wide))
         if not self.clear_accum:
             out = out + block.read(self.c).reshape(m, n).astype(wide)
         if c.is_int:
@@ -229,6 +230,21 @@ class Gemm(Op):
             walk.write(self.c, _wide_point(self.c, (i, j)), var_load(wide)),
         )
         return walk.parallel(body)
+
+
+def tile_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b, in slabs of rows that BLAS computes on the calling thread.
+
+    OpenBLAS starts threads above M * N * K = 2**18; for a tile they gain nothing, and on a busy machine they wait
+    for each other (60 ms instead of 0.3 ms for 128 x 128 x 32 on two loaded cores).
+    """
+    rows = max(1, (1 << 18) // max(1, b.size))
+    if rows >= a.shape[0]:
+        return np.matmul(a, b)
+    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+    for start in range(0, a.shape[0], rows):
+        np.matmul(a[start : start + rows], b, out=out[start : start + rows])
+    return out
 
 
 def _wide_point(region: Region, point: tuple[Any, Any]) -> tuple[Any, ...]:
