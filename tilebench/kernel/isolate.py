@@ -1,0 +1,184 @@
+"""`--isolate`: the launch happens in a worker process, so that a fault there leaves this process, its variables and its GPU alone.
+
+The worker gets the cell's text, plain constants that it uses, and the inputs as raw bytes; it sends the outputs back. Frames are a
+JSON header with a length before it and raw buffers after it: no pickle, no port.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from tilebench.errors import LaunchError
+from tilebench.ir.dtype import as_dtype
+from tilebench.kernel import args
+from tilebench.kernel.compiled import Kernel, torch_dtype
+from tilebench.kernel.session import Result, run
+
+DEADLINE_S = 60.0
+"""Seconds that a worker may take, its start and compile included, before it is ended."""
+LARGEST_FRAME = 1 << 34
+
+
+def write_frame(stream: IO[bytes], header: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
+    """One message: header (plus the buffers' sizes), then the buffers."""
+    head = json.dumps({**header, "sizes": [len(b) for b in buffers]}).encode()
+    stream.write(struct.pack("<Q", len(head)) + head)
+    for buffer in buffers:
+        stream.write(buffer)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    """The next message. Raises EOFError when the other side ended before it was complete."""
+    header = json.loads(_exactly(stream, struct.unpack("<Q", _exactly(stream, 8))[0]))
+    return header, [_exactly(stream, n) for n in header["sizes"]]
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    if not 0 <= count < LARGEST_FRAME:
+        raise EOFError("a frame of impossible size")
+    parts: list[bytes] = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError("the other side ended")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def pack(values: Sequence[Any]) -> tuple[list[Any], list[bytes]]:
+    """Tensors as (dtype, shape) and bytes, scalars as they are."""
+    described: list[Any] = []
+    buffers: list[bytes] = []
+    for value in values:
+        if args.is_tensor(value):
+            host = value.detach().cpu().contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
+            tensor = args.view(host, "argument")
+            described.append({"dtype": tensor.dtype.name, "shape": list(tensor.shape)})
+            buffers.append(tensor.array().tobytes())
+        else:
+            described.append(value)
+    return described, buffers
+
+
+def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str) -> list[Any]:
+    """torch tensors (on `device`) and scalars from what `pack` made."""
+    import torch
+
+    rest = iter(buffers)
+    values: list[Any] = []
+    for item in described:
+        if not isinstance(item, dict):
+            values.append(item)
+            continue
+        dtype = as_dtype(item["dtype"])
+        raw = torch.from_numpy(np.frombuffer(bytearray(next(rest)), dtype=np.uint8))
+        values.append(raw.view(torch_dtype(dtype.name)).reshape(item["shape"]).to(device))
+    return values
+
+
+def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Numbers, strings and tuples of them in the namespace whose name occurs in the text."""
+    plain: dict[str, Any] = {}
+    for name, value in namespace.items():
+        if name.startswith("_") or name not in text:
+            continue
+        if isinstance(value, bool | int | float | str) or (isinstance(value, list | tuple) and all(isinstance(v, bool | int | float | str) for v in value)):
+            plain[name] = value
+    return plain
+
+
+def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any) -> Result:
+    """`session.run` of a cell's text with the launch in a worker. Raises LaunchError TB620 when the worker dies or hangs."""
+    if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (called with user values)
+        raise LaunchError("TB620", "only the text of a cell can run in a worker", fix="pass the program as text")
+    namespace: dict[str, Any] = options.get("namespace") or {}
+    before = constants(namespace, program)
+
+    def launch(kernel: Kernel, values: Sequence[Any]) -> float:
+        described, buffers = pack(values)
+        header = {
+            "text": program, "name": options.get("name", ""), "settings": _plain(options.get("settings") or {}), "target": str(kernel.target),
+            "constants": before, "values": described,
+        }  # fmt: skip
+        reply, outputs = _ask(header, buffers, deadline_s)
+        for value, made in zip([v for v in values if args.is_tensor(v)], outputs, strict=True):
+            _fill(value, made)
+        return float(reply["ms"])
+
+    return run(program, launcher=launch, **options)
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    bad = [k for k, v in settings.items() if not isinstance(v, bool | int | float | str)]
+    if bad:
+        raise LaunchError("TB620", f"--set {bad[0]} is no plain value", why="it goes to another process", fix="use numbers and strings with --isolate")
+    return dict(settings)
+
+
+def _fill(value: Any, raw: bytes) -> None:
+    if isinstance(value, np.ndarray):
+        value[...] = np.frombuffer(raw, value.dtype).reshape(value.shape)
+        return
+    import torch
+
+    made = torch.from_numpy(np.frombuffer(bytearray(raw), np.uint8)).view(value.dtype).reshape(value.shape)
+    value.copy_(made.to(value.device))
+
+
+def _ask(header: Mapping[str, Any], buffers: Sequence[bytes], deadline_s: float) -> tuple[dict[str, Any], list[bytes]]:
+    worker = subprocess.Popen([sys.executable, "-m", "tilebench.kernel.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all three are pipes"
+    try:
+        try:
+            write_frame(worker.stdin, header, buffers)
+            _await(worker, deadline_s)
+            reply, outputs = read_frame(worker.stdout)
+        except (EOFError, BrokenPipeError, ValueError):
+            worker.wait(timeout=5)
+            said = worker.stderr.read().decode(errors="replace").strip().splitlines()
+            raise LaunchError(
+                "TB620", f"the worker ended without an answer (exit code {worker.returncode})", why=said[-1] if said else "a fault in the kernel ended its process",
+                fix="this process is unharmed; --target emu finds out-of-bounds accesses and races",
+            ) from None  # fmt: skip
+    finally:
+        worker.kill()
+        worker.wait()
+        for stream in (worker.stdin, worker.stdout, worker.stderr):
+            _close(stream)
+    if "error" in reply:
+        error = reply["error"]
+        raise LaunchError(error["code"], error["what"], why=error["why"], fix=error["fix"])
+    return reply, outputs
+
+
+def _close(stream: IO[bytes]) -> None:
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return  # the worker is gone; there is nothing left to flush
+
+
+def _await(worker: subprocess.Popen[bytes], deadline_s: float) -> None:
+    """Wait for an answer without blocking for ever: Ctrl-C works, and a hang ends at the deadline."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        ready, _, _ = select.select([worker.stdout], [], [], 0.2)
+        if ready:
+            return
+    raise LaunchError(
+        "TB621", f"the kernel did not finish within {deadline_s:g} s and its worker was ended", why="a loop without end, or a barrier that some threads never reach",
+        fix="this process is unharmed; --target emu says which barrier waits",
+    )  # fmt: skip
+
+
