@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tilebench.ir.expr import as_expr
+from tilebench.ir.tile import Evaluate
 from tilebench.language.markers import Annotation, Macro, PrimFunc
 
 
@@ -77,6 +79,11 @@ def disable_warp_group_reg_alloc() -> Annotation:
 def no_set_max_nreg() -> Annotation:
     """A hint for warp-specialised kernels; changes no value."""
     return Annotation("disable_reg_alloc", True)
+
+
+def evaluate(value: Any) -> Evaluate:
+    """A call for its effect, as a statement."""
+    return Evaluate(as_expr(value))
 
 
 def assume(condition: Any) -> Annotation:

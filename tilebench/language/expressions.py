@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tilebench.errors import SyntaxTileError, TileError, TypeTileError, nearest
 from tilebench.ir import expr as ir
-from tilebench.ir.expr import Const, Expr, Load, as_expr, const, int_value
-from tilebench.ir.simplify import linear
-from tilebench.ir.tile import Buffer, Region, Stmt
+from tilebench.ir.expr import Const, Expr, Load, const
+from tilebench.ir.tile import Buffer, Region
 from tilebench.language.dtypes import SCALARS
-from tilebench.language.markers import BoundMacro, ConstVar, LoopSpec, Macro, ThreadValue
+from tilebench.language.indexing import element_or_region
+from tilebench.language.inline import inline, is_inlined
+from tilebench.language.markers import ConstVar, LoopSpec, ThreadValue
+from tilebench.language.names import unknown_spelling
 from tilebench.language.scope import Frame
-from tilebench.ops.base import Effect
 
 if TYPE_CHECKING:
     from tilebench.language.walker import Walker
@@ -56,7 +57,11 @@ class Expressions:
         """The value of an expression. Errors get the node's place."""
         method: Callable[[Any, Frame], Any] | None = getattr(self, "_" + type(node).__name__, None)
         if method is None:
-            raise SyntaxTileError("TB102", f"{type(node).__name__} is not part of the language", at=frame.loc(node), fix="compute it outside of the kernel")
+            word = {"Yield": "yield", "YieldFrom": "yield from", "Await": "await"}.get(type(node).__name__, type(node).__name__)
+            raise SyntaxTileError(
+                "TB102", f"{word} is not part of the language", at=frame.loc(node), why="a tile program is compiled; it has arithmetic, indexing and calls",
+                fix="compute it outside of the kernel",
+            )  # fmt: skip
         try:
             value = settle(method(node, frame))
         except TileError as error:
@@ -96,13 +101,13 @@ class Expressions:
         return value
 
     def _NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
-        value = self(node.value, frame)
-        frame.names[node.target.id] = value
-        return value
+        value = self.walker.named(self(node.value, frame), node.target.id, frame, node)
+        frame.names[node.target.id], frame.bound_at[node.target.id] = value, frame.depth
+        return self.read(value)
 
     # -------------------------------------------------------------- operators
 
-    def _native(self, node: ast.AST, frame: Frame, run: Callable[[], Any], what: str) -> Any:
+    def native(self, node: ast.AST, frame: Frame, run: Callable[[], Any], what: str) -> Any:
         try:
             return run()
         except TileError as error:
@@ -117,40 +122,60 @@ class Expressions:
 
     def _BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
         left, right = self(node.left, frame), self(node.right, frame)
-        name, function = _BINARY[type(node.op)]
-        if isinstance(left, Expr) or isinstance(right, Expr):
-            if name == "matmul":
-                raise TypeTileError("TB212", "@ between scalars", at=frame.loc(node), fix="T.gemm(A, B, C) multiplies tiles")
-            self._scalar(left, node.left, frame)
-            self._scalar(right, node.right, frame)
-            return ir.binary(cast(Any, name), left, right, frame.loc(node))
-        for side, n in ((left, node.left), (right, node.right)):
-            if isinstance(side, Buffer | Region):
-                self._scalar(side, n, frame)
+        return self.operate(node.op, left, right, node.left, node.right, node, frame)
+
+    def operate(self, op: ast.operator, left: Any, right: Any, left_node: ast.AST, right_node: ast.AST, node: ast.AST, frame: Frame) -> Any:
+        """`left op right`: IR when one is, else Python's."""
+        name, function = _BINARY[type(op)]
+        for side, n in ((left, left_node), (right, right_node)):
+            self.refuse_tile(side, n, frame)
             if isinstance(side, ConstVar):
                 raise TypeTileError(
                     "TB213", f"{side.name} is not known yet", at=frame.loc(n), why="T.const names are determined by the shapes of the arguments",
                     fix=f"declare a tensor with the extent {side.name} before: A: T.Tensor[[{side.name}, ...], dtype]",
                 )  # fmt: skip
-        return self._native(node, frame, lambda: function(left, right), "this operation")
+        if isinstance(left, Expr) or isinstance(right, Expr):
+            if name == "matmul":
+                raise TypeTileError("TB212", "@ between scalars", at=frame.loc(node), why="@ has no meaning for elements", fix="T.gemm(A, B, C) multiplies tiles")
+            self._scalar(left, left_node, frame)
+            self._scalar(right, right_node, frame)
+            return ir.binary(cast(Any, name), left, right, frame.loc(node))
+        return self.native(node, frame, lambda: function(left, right), "this operation")
 
-    def _scalar(self, value: Any, node: ast.AST, frame: Frame) -> None:
+    def refuse_tile(self, value: Any, node: ast.AST, frame: Frame) -> None:
+        """Raise TB202 for a tile where a number is wanted."""
         if isinstance(value, Buffer | Region):
             name = value.name if isinstance(value, Buffer) else value.buffer.name
             raise TypeTileError(
                 "TB202", f"{name} is a tile, and arithmetic is on elements", at=frame.loc(node), why="an operator works on one element at a time",
                 fix=f"loop over it: for i, j in T.Parallel(...): ... {name}[i, j] ...",
             )  # fmt: skip
-        if not isinstance(value, Expr | bool | int | float) and not hasattr(value, "item"):
-            raise TypeTileError("TB202", f"{type(value).__name__} {str(value)[:40]!r} is not a number", at=frame.loc(node), fix="use numbers and elements of buffers")
+
+    def _scalar(self, value: Any, node: ast.AST, frame: Frame) -> None:
+        self.refuse_tile(value, node, frame)
+        if not isinstance(value, Expr | bool | int | float) and not (hasattr(value, "item") and getattr(value, "ndim", 0) == 0):
+            raise TypeTileError(
+                "TB202", f"{type(value).__name__} {str(value)[:40]!r} is not a number", at=frame.loc(node), why="arithmetic is on numbers and elements",
+                fix="use numbers and elements of buffers",
+            )  # fmt: skip
+
+    def quiet(self, node: ast.expr, frame: Frame, what: str) -> Any:
+        """An expression that may be skipped at run time: it must not do anything. Raises TB114."""
+        mark = self.walker.mark
+        value = self(node, frame)
+        if self.walker.mark > mark:
+            raise SyntaxTileError(
+                "TB114", f"an operation with an effect in {what}", at=frame.loc(node), why="it would run whether the condition holds or not",
+                fix="use an if statement, and keep the result in a T.alloc_var",
+            )  # fmt: skip
+        return value
 
     def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         value = self(node.operand, frame)
         if not isinstance(value, Expr):
-            if isinstance(value, Buffer | Region):
-                self._scalar(value, node.operand, frame)
+            self.refuse_tile(value, node.operand, frame)
             table: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_}
-            return self._native(node, frame, lambda: table[type(node.op)](value), "this operation")
+            return self.native(node, frame, lambda: table[type(node.op)](value), "this operation")
         match node.op:
             case ast.USub():
                 return ir.unary("neg", value, frame.loc(node))
@@ -163,22 +188,17 @@ class Expressions:
 
     def _BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
         is_and = isinstance(node.op, ast.And)
-        total: Any = None
+        total: Expr | None = None
+        value: Any = is_and
         for part in node.values:
-            value = self(part, frame)
-            if not isinstance(value, Expr):
-                if total is None:
-                    if bool(value) != is_and:
-                        return value
-                    last = value
-                    if part is node.values[-1]:
-                        return last
-                    continue
-                if bool(value) == is_and:
-                    continue
-                return value
-            total = value if total is None else ir.binary("and" if is_and else "or", total, value, frame.loc(node))
-        return is_and if total is None else ir.to_bool(total)
+            value = self(part, frame) if total is None else self.quiet(part, frame, "the right side of and/or")
+            if isinstance(value, Expr):
+                total = ir.to_bool(value) if total is None else ir.binary("and" if is_and else "or", total, value, frame.loc(node))
+                continue
+            self.refuse_tile(value, part, frame)
+            if bool(value) != is_and:
+                return value if total is None else not is_and  # decided now, whatever the run-time parts are
+        return value if total is None else total
 
     def _Compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self(node.left, frame)
@@ -194,7 +214,7 @@ class Expressions:
                     self._scalar(right, right_node, frame)
                     value = settle(ir.binary(cast(Any, name), left, right, frame.loc(node)))
             else:
-                value = self._native(node, frame, lambda f=function, a=left, b=right: f(a, b), "this comparison")
+                value = self.native(node, frame, lambda f=function, a=left, b=right: f(a, b), "this comparison")
             if isinstance(value, Expr) or isinstance(total, Expr):
                 total = value if total is True else ir.binary("and", total, value, frame.loc(node))
             elif not value:
@@ -208,7 +228,7 @@ class Expressions:
         condition = self(node.test, frame)
         if not isinstance(condition, Expr):
             return self(node.body if condition else node.orelse, frame)
-        then, orelse = self(node.body, frame), self(node.orelse, frame)
+        then, orelse = self.quiet(node.body, frame, "a conditional expression"), self.quiet(node.orelse, frame, "a conditional expression")
         self._scalar(then, node.body, frame)
         self._scalar(orelse, node.orelse, frame)
         return ir.select(condition, then, orelse, frame.loc(node))
@@ -228,7 +248,7 @@ class Expressions:
         out: list[Any] = []
         for n in nodes:
             if isinstance(n, ast.Starred):
-                out.extend(self(n.value, frame))
+                out.extend(self._iterated(self(n.value, frame), n, frame))
             else:
                 out.append(self(n, frame))
         return out
@@ -255,7 +275,7 @@ class Expressions:
         return "".join(parts)
 
     def _comprehension(self, node: Any, frame: Frame, element: Callable[[Frame], Any]) -> list[Any]:
-        inner = dataclasses.replace(frame, names=dict(frame.names))
+        inner = dataclasses.replace(frame, names=dict(frame.names), bound_at=dict(frame.bound_at))
         out: list[Any] = []
 
         def run(level: int) -> None:
@@ -264,17 +284,24 @@ class Expressions:
                 return
             generator = node.generators[level]
             values = self(generator.iter, inner)
-            if isinstance(values, LoopSpec):
-                if values.kind != "serial" or not all(isinstance(v, int) for v in (values.start, values.stop, values.step)):
-                    raise SyntaxTileError("TB104", "a comprehension over a run-time loop", at=frame.loc(generator.iter), fix="use a for statement")
-                values = range(values.start, values.stop, values.step)
+            if isinstance(values, LoopSpec | Expr | Buffer | Region) or not hasattr(values, "__iter__"):
+                raise SyntaxTileError(
+                    "TB104", f"a comprehension over {'a run-time loop' if isinstance(values, LoopSpec) else type(values).__name__}", at=frame.loc(generator.iter),
+                    why="its values must be known while the kernel is compiled", fix="use a for statement",
+                )  # fmt: skip
             for value in values:
                 self.walker.bind_target(generator.target, value, inner)
-                if all(self(c, inner) for c in generator.ifs):
+                if all(self._known(c, inner) for c in generator.ifs):
                     run(level + 1)
 
         run(0)
         return out
+
+    def _known(self, node: ast.expr, frame: Frame) -> bool:
+        value = self(node, frame)
+        if isinstance(value, Expr):
+            raise SyntaxTileError("TB104", "a comprehension filtered by a run-time value", at=frame.loc(node), why="how many values it has must be known while the kernel is compiled", fix="use a for statement with an if")
+        return bool(value)
 
     def _ListComp(self, node: ast.ListComp, frame: Frame) -> list[Any]:
         return self._comprehension(node, frame, lambda f: self(node.elt, f))
@@ -289,23 +316,30 @@ class Expressions:
         return dict(self._comprehension(node, frame, lambda f: (self(node.key, f), self(node.value, f))))
 
     def _Lambda(self, node: ast.Lambda, frame: Frame) -> Any:
-        names = [a.arg for a in node.args.args]
-        defaults = [self(d, frame) for d in node.args.defaults]
+        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        defaults = dict(zip(names[len(names) - len(node.args.defaults) :], [self(d, frame) for d in node.args.defaults], strict=True))
+        defaults |= {a.arg: self(d, frame) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
+        rest, known = node.args.vararg, {*names, *(a.arg for a in node.args.kwonlyargs)}
 
-        def function(*values: Any) -> Any:
-            full = list(values) + defaults[len(defaults) - (len(names) - len(values)) :] if len(values) < len(names) else list(values)
-            inner = dataclasses.replace(frame, names={**frame.names, **dict(zip(names, full, strict=True))})
-            return self(node.body, inner)
+        def function(*values: Any, **named: Any) -> Any:
+            given = {**defaults, **dict(zip(names, values, strict=False)), **named}
+            if rest is not None:
+                given[rest.arg] = values[len(names) :]
+            elif len(values) > len(names):
+                raise TypeError(f"this lambda takes {len(names)} values, got {len(values)}")
+            if known - set(given):
+                raise TypeError(f"this lambda needs a value for {', '.join(sorted(known - set(given)))}")
+            return self(node.body, dataclasses.replace(frame, names={**frame.names, **given}))
 
         return function
 
     def _Starred(self, node: ast.Starred, frame: Frame) -> Any:
-        raise SyntaxTileError("TB102", "a starred expression stands in a call or a list", at=frame.loc(node))
+        raise SyntaxTileError("TB102", "a starred expression on its own", at=frame.loc(node), why="* spreads values in a call, a tuple or a list", fix="leave the * out")
 
     # -------------------------------------------------------------- attributes, indices, calls
 
     def _Attribute(self, node: ast.Attribute, frame: Frame) -> Any:
-        base = self._base(node.value, frame)
+        base = self.base(node.value, frame)
         if isinstance(base, Buffer):
             if node.attr == "shape":
                 return tuple(settle(s) for s in base.shape)
@@ -321,22 +355,17 @@ class Expressions:
             from tilebench.language.math import cast as cast_to
 
             return lambda dtype: cast_to(base, dtype)
+        if getattr(base, "__name__", "") == "tilebench.language" and not hasattr(base, node.attr):
+            raise unknown_spelling(node.attr, ast.unparse(node.value), frame.loc(node))
         try:
             return self.read(getattr(base, node.attr))
         except AttributeError as error:
-            if getattr(base, "__name__", "") == "tilebench.language":
-                raise SyntaxTileError(
-                    "TB120", f"unknown name T.{node.attr}{nearest(node.attr, dir(base))}", at=frame.loc(node), why="the language has no such name",
-                    fix="`tilebench.compat` says what stands for a TileLang name" if node.attr[:1].islower() else "see dir(T)",
-                ) from error  # fmt: skip
             raise TypeTileError(
-                "TB214", f"{type(base).__name__} has no attribute {node.attr}{nearest(node.attr, dir(base))}", at=frame.loc(node),
-                fix="buffers have .shape, .dtype and .scope()" if isinstance(base, Buffer) else "",
+                "TB214", f"{type(base).__name__} has no attribute {node.attr}{nearest(node.attr, dir(base))}", at=frame.loc(node), why="it is looked up while the kernel is compiled",
+                fix="buffers have .shape, .dtype, .strides and .scope()" if isinstance(base, Buffer) else "correct the name",
             ) from error  # fmt: skip
-        except TileError:
-            raise
 
-    def _base(self, node: ast.expr, frame: Frame) -> Any:
+    def base(self, node: ast.expr, frame: Frame) -> Any:
         """A value whose buffer identity is wanted: variables are not loaded."""
         if isinstance(node, ast.Name):
             known, value = frame.find(node.id)
@@ -349,172 +378,63 @@ class Expressions:
         return slice(*parts)
 
     def _Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
-        base = self._base(node.value, frame)
-        index = self(node.slice, frame)
+        return self.item(self.base(node.value, frame), self(node.slice, frame), node, frame)
+
+    def item(self, base: Any, index: Any, node: ast.AST, frame: Frame) -> Any:
+        """`base[index]`: an element, a slice of a buffer, or an item of a Python value."""
         if isinstance(base, Buffer | Region):
-            return self.element_or_region(base, index, node, frame)
-        if isinstance(base, ThreadValue):
-            raise TypeTileError("TB214", "a thread index is a number", at=frame.loc(node))
+            return element_or_region(base, index, frame.loc(node))
         if isinstance(index, Expr) or (isinstance(index, tuple) and any(isinstance(i, Expr) for i in cast("tuple[Any, ...]", index))):
             raise TypeTileError(
                 "TB215", f"a Python {type(base).__name__} indexed by a value that is known only at run time", at=frame.loc(node),
-                why="the list exists only while the kernel is compiled", fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",
+                why="it exists only while the kernel is compiled", fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",
             )  # fmt: skip
-        return self.read(self._native(node, frame, lambda: base[index], "this index"))
-
-    def element_or_region(self, base: Buffer | Region, index: Any, node: ast.AST, frame: Frame) -> Load | Region:
-        """`buffer[...]`: an element when every dimension has a scalar index, else a region."""
-        at = frame.loc(node)
-        if isinstance(base, Region):
-            return self._subregion(base, index, node, frame)
-        items: list[Any] = list(cast("tuple[Any, ...]", index)) if isinstance(index, tuple) else [index]
-        rank = len(base.shape)
-        if Ellipsis in [i for i in items if not isinstance(i, Expr)]:
-            k = next(n for n, i in enumerate(items) if i is Ellipsis)
-            items[k : k + 1] = [slice(None)] * (rank - len(items) + 1)
-        if len(items) > rank:
-            shape = ", ".join(str(settle(s)) if not is_ir(s) else "?" for s in base.shape)
-            raise TypeTileError("TB216", f"{base.name} has {rank} dimensions ({shape}), indexed with {len(items)}", at=at, fix=f"give {rank} indices")
-        if len(items) == rank and not any(isinstance(i, slice) for i in items):
-            return Load(base, tuple(self._index(base, d, i, at) for d, i in enumerate(items)), dtype=base.dtype, loc=at)
-        items += [slice(None)] * (rank - len(items))
-        offsets: list[Expr] = []
-        extents: list[int] = []
-        dropped: set[int] = set()
-        for d, item in enumerate(items):
-            if isinstance(item, slice):
-                start, extent = self._slice(base, d, item, at)
-                offsets.append(start)
-                extents.append(extent)
-            else:
-                offsets.append(self._index(base, d, item, at))
-                extents.append(1)
-                dropped.add(d)
-        return Region(base, tuple(offsets), tuple(extents), frozenset(dropped), loc=at)
-
-    def _subregion(self, base: Region, index: Any, node: ast.AST, frame: Frame) -> Load | Region:
-        at = frame.loc(node)
-        items: list[Any] = list(cast("tuple[Any, ...]", index)) if isinstance(index, tuple) else [index]
-        kept = [d for d in range(len(base.extents)) if d not in base.dropped]
-        if len(items) > len(kept):
-            raise TypeTileError("TB216", f"this slice of {base.buffer.name} has {len(kept)} dimensions, indexed with {len(items)}", at=at)
-        offsets, extents, dropped = list(base.offsets), list(base.extents), set(base.dropped)
-        for d, item in zip(kept, items, strict=False):
-            if isinstance(item, slice):
-                start, stop = item.start if item.start is not None else 0, item.stop if item.stop is not None else base.extents[d]
-                offsets[d] = offsets[d] + start
-                extents[d] = self._extent(start, stop, base.buffer.name, d, at)
-            else:
-                offsets[d] = offsets[d] + item
-                extents[d] = 1
-                dropped.add(d)
-        if len(dropped) == len(extents):
-            return Load(base.buffer, tuple(offsets), dtype=base.dtype, loc=at)
-        return Region(base.buffer, tuple(offsets), tuple(extents), frozenset(dropped), loc=at)
-
-    def _index(self, buffer: Buffer, d: int, item: Any, at: Any) -> Expr:
-        if isinstance(item, Buffer | Region) or not isinstance(item, Expr | int) and not hasattr(item, "__index__"):
-            raise TypeTileError("TB217", f"{buffer.name}: index {d} is a {type(item).__name__}", at=at, why="indices are whole numbers", fix="index with integers")
-        e = as_expr(item if isinstance(item, Expr | int) else int(item))
-        if e.dtype.is_float:
-            raise TypeTileError("TB217", f"{buffer.name}: index {d} is a {e.dtype}", at=at, why="indices are whole numbers", fix="use // for division, or T.cast(x, 'int32')")
-        number, size = int_value(e), int_value(buffer.shape[d])
-        if number is not None and size is not None:
-            if not -size <= number < size:
-                raise TypeTileError(
-                    "TB218", f"{buffer.name}: index {number} is outside of dimension {d}, which has {size} elements", at=at,
-                    why=f"valid indices are 0 to {size - 1} (and -{size} to -1, from the end)", fix=f"the last element is {buffer.name}[{'..., ' if d else ''}{size - 1}]",
-                )  # fmt: skip
-            return const(number % size)
-        if number is not None and number < 0:
-            return buffer.shape[d] + number
-        return e
-
-    def _slice(self, buffer: Buffer, d: int, item: slice, at: Any) -> tuple[Expr, int]:
-        if item.step not in (None, 1):
-            raise TypeTileError("TB219", f"{buffer.name}: a slice with step {item.step}", at=at, why="tiles are boxes", fix="copy the box and pick the elements in a loop")
-        size = settle(buffer.shape[d])
-        start = 0 if item.start is None else item.start
-        stop = size if item.stop is None else item.stop
-        if isinstance(size, int):
-            start = start + size if isinstance(start, int) and start < 0 else start
-            stop = stop + size if isinstance(stop, int) and stop < 0 else stop
-        return as_expr(start), self._extent(start, stop, buffer.name, d, at)
-
-    def _extent(self, start: Any, stop: Any, name: str, d: int, at: Any) -> int:
-        if isinstance(start, int) and isinstance(stop, int):
-            extent: int | None = stop - start
-        else:
-            form = linear(as_expr(stop) - as_expr(start))
-            extent = form.constant if not form.terms else None
-            if extent is None:
-                extent = self._cancel(as_expr(stop), as_expr(start))
-        if extent is None:
-            raise TypeTileError(
-                "TB219", f"{name}: the extent of dimension {d} is not known when the kernel is compiled", at=at, why="tile shapes are fixed; only their place may vary",
-                fix=f"write the slice as {name}[start : start + SIZE] with a Python number SIZE",
-            )  # fmt: skip
-        if extent < 1:
-            raise TypeTileError("TB219", f"{name}: the slice of dimension {d} has {extent} elements", at=at, fix="stop must be greater than start")
-        return extent
-
-    def _cancel(self, stop: Expr, start: Expr) -> int | None:
-        """stop - start when both are the same expression plus constants, compared by structure."""
-        a, b = linear(stop), linear(start)
-        left = list(b.terms)
-        for term, factor in a.terms:
-            match = next((t for t in left if t[1] == factor and ir.same(t[0], term)), None)
-            if match is None:
-                return None
-            left.remove(match)
-        return None if left else a.constant - b.constant
+        return self.read(self.native(node, frame, lambda: base[index], "this index"))
 
     def _Call(self, node: ast.Call, frame: Frame) -> Any:
-        function = self._base(node.func, frame)
-        positional: list[Any] = []
+        function = self.base(node.func, frame)
+        raw: list[Any] = []
         for a in node.args:
             if isinstance(a, ast.Starred):
-                positional.extend(self(a.value, frame))
+                raw.extend(self._iterated(self(a.value, frame), a, frame))
             else:
-                positional.append(self._argument(a, frame))
+                raw.append(self.base(a, frame))
         named: dict[str, Any] = {}
         for k in node.keywords:
-            if k.arg is None:
-                named.update(self(k.value, frame))
-            else:
-                named[k.arg] = self._argument(k.value, frame)
-        if isinstance(function, Macro | BoundMacro) or getattr(function, "is_local_function", False):
-            return self.walker.inline(function, positional, named, node, frame)
-        builtin = self._builtin(function, positional, node, frame)
+            if k.arg is not None:
+                named[k.arg] = self.base(k.value, frame)
+                continue
+            table = self(k.value, frame)
+            if not isinstance(table, dict):
+                raise TypeTileError("TB211", f"** of a {type(table).__name__}", at=frame.loc(k.value), why="it spreads a dict into arguments", fix="use a dict")
+            named.update(cast("dict[str, Any]", table))
+        if is_inlined(function, raw, named):
+            return inline(self.walker, function, raw, named, node, frame)
+        positional = [self.read(v) for v in raw]
+        named = {k: self.read(v) for k, v in named.items()}
+        builtin = self._builtin(function, positional, named, node, frame)
         if builtin is not NotImplemented:
             return builtin
         if not callable(function):
-            raise TypeTileError("TB214", f"{type(function).__name__} cannot be called", at=frame.loc(node.func))
-        return self.walker.finish_call(self._call(function, positional, named, node, frame), node, frame)
+            raise TypeTileError("TB214", f"{ast.unparse(node.func)} is a {type(function).__name__} and cannot be called", at=frame.loc(node.func), why="only functions can", fix="call a function")
+        what = getattr(function, "__name__", type(function).__name__)
+        return self.walker.finish_call(self.native(node, frame, lambda: function(*positional, **named), f"{what}()"), node, frame)
 
-    def _call(self, function: Any, positional: list[Any], named: dict[str, Any], node: ast.Call, frame: Frame) -> Any:
-        try:
-            return function(*positional, **named)
-        except TileError as error:
-            if error.at is None:
-                error.at = frame.loc(node)
-            raise
-        except Exception as error:
-            what = getattr(function, "__name__", type(function).__name__)
-            raise TypeTileError(
-                "TB211", f"{what}() failed: {type(error).__name__}: {error}", at=frame.loc(node),
-                why="it is called by Python while the kernel is compiled", fix="correct its arguments",
-            ) from error  # fmt: skip
+    def _iterated(self, value: Any, node: ast.AST, frame: Frame) -> list[Any]:
+        if isinstance(value, Expr | Buffer | Region):
+            raise TypeTileError("TB225", f"* of a {type(value).__name__}", at=frame.loc(node), why="it spreads a list or tuple", fix="use a tuple")
+        return self.native(node, frame, lambda: list(value), "this")
 
-    def _argument(self, node: ast.expr, frame: Frame) -> Any:
-        """An argument: a variable is passed by value, as a load; a buffer as itself."""
-        return self(node, frame)
-
-    def _builtin(self, function: Any, values: list[Any], node: ast.Call, frame: Frame) -> Any:
+    def _builtin(self, function: Any, values: list[Any], named: dict[str, Any], node: ast.Call, frame: Frame) -> Any:
         """Python built-ins that mean something on run-time values."""
-        if function is range:
-            return LoopSpec("serial", start=0 if len(values) == 1 else values[0], stop=values[0] if len(values) == 1 else values[1], step=values[2] if len(values) > 2 else 1)
-        if not any(isinstance(v, Expr) for v in values):
+        if function is range and len(values) in (1, 2, 3):
+            if any(isinstance(v, Expr) for v in values):
+                start, stop = (0, values[0]) if len(values) == 1 else values[:2]
+                return LoopSpec("serial", start=start, stop=stop, step=values[2] if len(values) > 2 else 1)
+            return NotImplemented
+        if not any(isinstance(v, Expr) for v in values) or named:
+            if any(isinstance(v, LoopSpec) for v in values):
+                raise TypeTileError("TB225", f"{ast.unparse(node.func)} of a run-time loop", at=frame.loc(node), why="its iterations are run by the kernel, not by Python", fix="loop over it with for")
             return NotImplemented
         if function in (min, max) and len(values) > 1:
             total = values[0]
@@ -525,16 +445,16 @@ class Expressions:
             return ir.call("abs", values, values[0].dtype, frame.loc(node))
         if function in (int, float, bool):
             kind = {int: "int32", float: "float32", bool: "bool"}[function]
-            return ir.cast(values[0], SCALARS[kind], frame.loc(node))
+            return ir.to_bool(values[0]) if function is bool else ir.cast(values[0], SCALARS[kind], frame.loc(node))
         if function is pow and len(values) == 2:
             return ir.binary("pow", values[0], values[1], frame.loc(node))
-        if function is sum or function is divmod or function is round:
-            raise TypeTileError("TB215", f"{function.__name__}() of run-time values", at=frame.loc(node), fix="write the operators, or T.reduce_sum")
+        if function is divmod and len(values) == 2:
+            return (ir.binary("floordiv", *values, frame.loc(node)), ir.binary("floormod", *values, frame.loc(node)))
+        if function is round and len(values) == 1:
+            return ir.call("round", values, values[0].dtype, frame.loc(node)) if values[0].dtype.is_float else values[0]
         return NotImplemented
 
 
-def statement_of(value: Any) -> Stmt | None:
-    """The statement in what a spelling returned, if it is one."""
-    if isinstance(value, Stmt):
-        return value
-    return value.stmt if isinstance(value, Effect) else None
+def operate(evaluate: Expressions, op: ast.operator, left: Any, right: Any, node: ast.AugAssign, frame: Frame) -> Any:
+    """The new value of an augmented assignment."""
+    return evaluate.operate(op, left, right, node.target, node.value, node, frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilebench.errors import TypeTileError
+from tilebench.ir.expr import Expr, int_value
 from tilebench.language.markers import LaunchSpec, ThreadRange, ThreadValue
 
 
@@ -14,8 +15,10 @@ def Kernel(*blocks: Any, threads: Any = 128, prelude: str | None = None, cluster
         raise TypeTileError("TB512", f"cluster_dims={cluster_dims}: thread-block clusters are not supported", fix="leave cluster_dims out")
     if not 1 <= len(blocks) <= 3:
         raise TypeTileError("TB510", f"T.Kernel has {len(blocks)} grid axes", why="a grid has one to three", fix="T.Kernel(x, y, z, threads=128)")
-    counts = tuple(threads) if isinstance(threads, list | tuple) else (128 if threads is None else threads,)
-    return LaunchSpec(blocks, tuple(int(t) for t in counts), prelude)
+    counts: tuple[Any, ...] = tuple(threads) if isinstance(threads, list | tuple) else (128 if threads is None else threads,)
+    if not 1 <= len(counts) <= 3 or not all(isinstance(int_value(t) if isinstance(t, Expr) else t, int) for t in counts):
+        raise TypeTileError("TB511", f"threads={threads!r}", why="a block has one to three axes of threads, known when the kernel is compiled", fix="threads=128")
+    return LaunchSpec(blocks, tuple(int(int_value(t) or 0) for t in counts), prelude)
 
 
 def get_thread_binding(dim: int = 0) -> ThreadValue:
@@ -46,6 +49,16 @@ def get_thread_extent(dim: int = 0) -> ThreadValue:
 def get_block_extent(dim: int = 0) -> ThreadValue:
     """Blocks of the grid along an axis."""
     return ThreadValue("block_extent", dim)
+
+
+def get_thread_extents() -> ThreadValue:
+    """Threads of a block along all axes."""
+    return ThreadValue("thread_extents")
+
+
+def get_block_extents() -> ThreadValue:
+    """Blocks of the grid along all axes."""
+    return ThreadValue("block_extents")
 
 
 def get_lane_idx(warp_size: Any = None) -> ThreadValue:

@@ -25,7 +25,7 @@ def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
         if e.dtype.is_float:
             raise TypeTileError("TB217", f"grid axis {axis} is a {e.dtype}", at=at, why="the number of blocks is a whole number", fix="T.ceildiv(n, block), or // for division")
         grid.append(e)
-    walker.launch, walker.grid, walker.threads = spec, tuple(grid), spec.threads
+    walker.launch, walker.grid, walker.threads, walker.inside = spec, tuple(grid), spec.threads, True
     walker.blocks = tuple(Var(n, dtype=int32) for n in ("bx", "by", "bz")[: len(grid)])
     return walker.blocks
 
@@ -36,7 +36,7 @@ def _axis(values: tuple[Any, ...], dim: int, default: Any) -> Any:
 
 def resolve_thread_value(walker: Walker, value: ThreadValue, at: Loc | None) -> Any:
     """A thread or block name as an expression of the launch."""
-    if walker.launch is None:
+    if not walker.inside:
         raise SyntaxTileError("TB108", "a thread is named outside of T.Kernel", at=at, fix="put it under `with T.Kernel(...)`")
     thread: Expr = walker.thread
     match value.kind:
@@ -52,6 +52,10 @@ def resolve_thread_value(walker: Walker, value: ThreadValue, at: Loc | None) -> 
             return _axis(walker.threads, value.dim, 1)
         case "block_extent":
             return _axis(walker.grid, value.dim, 1)
+        case "thread_extents":
+            return tuple(_axis(walker.threads, d, 1) for d in range(3))
+        case "block_extents":
+            return tuple(_axis(walker.grid, d, 1) for d in range(3))
         case "lane":
             return thread % 32
         case "warp":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilebench.errors import TypeTileError
+from tilebench.ir.tile import Break
 from tilebench.language.markers import LoopSpec
 
 
@@ -54,6 +56,21 @@ def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, **a
     """Tiles of a domain, `index`, `index + wave_size`, ... in groups that share L2."""
     del accepted
     return LoopSpec("persistent", extents=tuple(domain), options={"wave_size": wave_size, "index": index, "group_size": group_size})
+
+
+def thread_binding(start: Any, thread: str = "threadIdx.x", *, annotations: Any = None) -> LoopSpec:
+    """`for t in T.thread_binding(128, "threadIdx.x")`: each thread takes the iteration of its own index."""
+    del annotations
+    axes = {f"{name}.{axis}": (kind, d) for name, kind in (("threadIdx", "thread"), ("blockIdx", "block")) for d, axis in enumerate("xyz")}
+    if thread not in axes:
+        raise TypeTileError("TB222", f"T.thread_binding: no axis {thread!r}", why="the axes are " + ", ".join(axes), fix="use one of them")
+    kind, dim = axes[thread]
+    return LoopSpec("thread", stop=start, options={"kind": kind, "dim": dim})
+
+
+def loop_break() -> Break:
+    """Leaves the innermost loop, as `break`."""
+    return Break()
 
 
 Serial, Unroll, Vectorized, parallel = serial, unroll, vectorized, Parallel

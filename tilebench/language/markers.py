@@ -47,7 +47,7 @@ class LaunchSpec:
 class LoopSpec:
     """What a loop spelling returns; kind says how the loop runs, options are its keyword arguments."""
 
-    kind: Literal["serial", "unroll", "vectorized", "parallel", "pipelined", "grid", "persistent"]
+    kind: Literal["serial", "unroll", "vectorized", "parallel", "pipelined", "grid", "persistent", "thread"]
     extents: tuple[Any, ...] = ()
     start: Any = 0
     stop: Any = None
@@ -83,7 +83,7 @@ class Annotation:
 class ThreadValue:
     """`T.get_thread_binding(dim)` and relatives, resolved against the launch in force."""
 
-    kind: Literal["thread", "block", "thread_extent", "block_extent", "lane", "warp", "warp_group", "threads", "blocks", "flat"]
+    kind: Literal["thread", "block", "thread_extent", "block_extent", "lane", "warp", "warp_group", "threads", "blocks", "flat", "thread_extents", "block_extents"]
     dim: int = 0
 
 

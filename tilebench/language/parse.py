@@ -13,12 +13,19 @@ from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import seq, variables
 from tilebench.ir.tile import Buffer, Kernel, Param
-from tilebench.language.markers import PrimFunc, TensorType
+from tilebench.language.markers import ConstVar, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
-from tilebench.language.tensors import TensorSpec, as_buffer, undeclared
-from tilebench.language.walker import Returned, Walker
+from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, undeclared
+from tilebench.language import assignment, control, statements
+from tilebench.language.walker import Handler, Returned, Walker
 
 MAX_TEXT = 1 << 20
+HANDLERS: dict[type[ast.stmt], Handler] = {
+    ast.Pass: statements.pass_, ast.Import: statements.import_, ast.ImportFrom: statements.import_from, ast.FunctionDef: statements.function_def,
+    ast.Expr: statements.expression, ast.Return: statements.return_, ast.Assert: statements.assert_, ast.Raise: statements.raise_,
+    ast.Assign: assignment.assign, ast.AugAssign: assignment.augmented, ast.AnnAssign: assignment.annotated,
+    ast.Break: control.break_, ast.Continue: control.continue_, ast.If: control.if_, ast.While: control.while_, ast.For: control.for_, ast.With: control.with_,
+}  # fmt: skip
 DEEPEST = "the text is nested too deeply or too long to be parsed"
 
 
@@ -35,7 +42,7 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
         )  # fmt: skip
     source = source or source_of(plain)
     node = node_of(plain, source)
-    walker = Walker(plain.__name__)
+    walker = Walker(plain.__name__, HANDLERS)
     frame = Frame(source, {**scope, **outer_names(plain)})
     at = frame.loc(node)
     order: list[str] = []
@@ -73,7 +80,7 @@ def parse_eager(
     plain = cast(types.FunctionType, function)
     source = source or source_of(plain)
     node = node_of(plain, source)
-    walker = Walker(plain.__name__)
+    walker = Walker(plain.__name__, HANDLERS)
     frame = Frame(source, outer_names(plain))
     walker.tensor_specs = {k: v for k, v in arguments.items() if isinstance(v, TensorSpec)}
     order: list[str] = []
@@ -82,7 +89,7 @@ def parse_eager(
         value = arguments.get(name)
         annotation = _annotation(walker, plain, argument, frame) if argument.annotation is not None else None
         if isinstance(annotation, TensorType):
-            walker.declare_tensor(name, annotation, frame, place)
+            frame.names[name] = walker.parameters[name] = bind_spec(walker, name, annotation, place)
             order.append(name)
         elif isinstance(value, TensorSpec) or name not in arguments:
             order.append(name)
@@ -103,7 +110,7 @@ def _annotation(walker: Walker, function: types.FunctionType, argument: ast.arg,
     made = getattr(function, "__annotations__", {}).get(argument.arg)
     if made is not None and not isinstance(made, str):
         return made
-    return walker.annotation(argument.annotation, frame) if argument.annotation is not None else None
+    return assignment.annotation_of(walker, argument.annotation, frame) if argument.annotation is not None else None
 
 
 def _dtype_like(value: Any) -> Any:
@@ -178,19 +185,19 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
     text = source.text
     if len(text) > MAX_TEXT:
         raise SyntaxTileError("TB112", f"the cell has {len(text)} characters", why=f"at most {MAX_TEXT} are read", fix="move data out of the cell")
-    linecache.cache[source.name] = (len(text), None, [line + "\n" for line in text.splitlines()], source.name)
+    lines = [*[""] * (source.first_line - 1), *text.splitlines()]
+    linecache.cache[source.name] = (len(text), None, [line + "\n" for line in lines], source.name)
     try:
-        code = compile(text, source.name, "exec", dont_inherit=True)
+        tree = ast.parse(text, source.name)
+        if source.first_line > 1:
+            ast.increment_lineno(tree, source.first_line - 1)
+        code = compile(tree, source.name, "exec", dont_inherit=True)
     except SyntaxError as error:
-        line = error.lineno or 1
-        raise SyntaxTileError(
-            "TB100", f"this is not Python: {error.msg}", at=Loc(source, line, max(0, (error.offset or 1) - 1), line, max(0, (error.end_offset or 0) - 1)),
-            fix="correct the line",
-        ) from None  # fmt: skip
+        raise _not_python(error, source) from None
     except (RecursionError, MemoryError):
-        raise SyntaxTileError("TB112", DEEPEST, at=Loc(source, 1), fix="split the expression over several lines") from None
+        raise SyntaxTileError("TB112", DEEPEST, at=Loc(source, source.first_line), why="the parser has a limit", fix="split the expression over several lines") from None
     except ValueError as error:
-        raise SyntaxTileError("TB100", f"this is not Python: {error}", at=Loc(source, 1), fix="remove the character") from None
+        raise SyntaxTileError("TB100", f"this is not Python: {error}", at=_odd_character(source), why="source text holds printable characters", fix="remove the character") from None
     before = dict(namespace)
     namespace.setdefault("__name__", "__main__")
     namespace.setdefault("__builtins__", __builtins__)
@@ -198,9 +205,34 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
         exec(code, namespace)
     except TileError:
         raise
+    except SyntaxError as error:
+        if error.filename != source.name:
+            raise _runtime_error(error, source, namespace) from error
+        raise _not_python(error, source) from error
     except Exception as error:
         raise _runtime_error(error, source, namespace) from error
     return {k: v for k, v in namespace.items() if not k.startswith("__") and (k not in before or before[k] is not v)}
+
+
+def _not_python(error: SyntaxError, source: Source) -> SyntaxTileError:
+    """A SyntaxError with its place; Python counts its columns in characters, a Loc in bytes."""
+    # Errors of the symbol pass (after the tree was moved) have lines of the whole file, those of the parser of the text.
+    moved = source.first_line - 1 if error.text is not None and source.line(error.lineno or 1) != error.text.rstrip("\r\n") else 0
+    line = (error.lineno or 1) + moved
+    text = source.line(line)
+    column = len(text[: max(0, (error.offset or 1) - 1)].encode())
+    end = len(text[: max(0, (error.end_offset or 0) - 1)].encode()) if error.end_lineno in (None, error.lineno) else column + 1
+    return SyntaxTileError(
+        "TB100", f"this is not Python: {error.msg}", at=Loc(source, line, column, line, max(end, column + 1)), why="a cell is Python text", fix="correct the line"
+    )
+
+
+def _odd_character(source: Source) -> Loc:
+    for number, text in enumerate(source.text.split("\n"), source.first_line):
+        for column, c in enumerate(text):
+            if c == "\0" or 0xD800 <= ord(c) < 0xE000:
+                return Loc(source, number, len(text[:column].encode(errors="replace")))
+    return Loc(source, source.first_line)
 
 
 def _runtime_error(error: Exception, source: Source, namespace: Mapping[str, Any]) -> SyntaxTileError:
@@ -211,7 +243,7 @@ def _runtime_error(error: Exception, source: Source, namespace: Mapping[str, Any
         trace = trace.tb_next
     hint = nearest(error.name or "", namespace) if isinstance(error, NameError) else ""
     return SyntaxTileError(
-        "TB113", f"{type(error).__name__}: {error}{hint}", at=Loc(source, line or 1), why="Python ran the cell and stopped on this line", fix="correct the line"
+        "TB113", f"{type(error).__name__}: {error}{hint}", at=Loc(source, line or 1), why="Python ran the cell and stopped on this line", fix="correct what this line does"
     )
 
 

@@ -8,14 +8,26 @@ import linecache
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from tilebench.errors import Loc, Source, SyntaxTileError
 
 
+@dataclass(frozen=True)
+class LoopMark:
+    """A loop being walked. kind: python (unrolled while compiling), serial (a run-time loop), parallel, grid; depth: the frame's at its head."""
+
+    kind: Literal["python", "serial", "parallel", "grid"]
+    depth: int
+
+
 @dataclass
 class Frame:
-    """Names of one function being walked. control: names bound outside of the innermost run-time loop or branch, per depth."""
+    """Names of one function being walked.
+
+    depth: how many run-time loops and branches are open; bound_at: the depth at which a name was bound; gone: names of
+    loops and branches that have ended, with their places; loops: innermost last; references: T.Ref parameters.
+    """
 
     source: Source
     outer: dict[str, Any]
@@ -24,13 +36,14 @@ class Frame:
     depth: int = 0
     bound_at: dict[str, int] = field(default_factory=dict[str, int])
     gone: dict[str, Loc] = field(default_factory=dict[str, Loc])
+    loops: list[LoopMark] = field(default_factory=list[LoopMark])
+    references: set[str] = field(default_factory=set[str])
 
     def loc(self, node: ast.AST) -> Loc:
         """Where a node stands."""
         line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
         return Loc(
-            self.source, line + self.source.first_line - 1, getattr(node, "col_offset", 0),
-            (end or line) + self.source.first_line - 1, getattr(node, "end_col_offset", 0) or 0, self.call_site,
+            self.source, line, getattr(node, "col_offset", 0), end or line, getattr(node, "end_col_offset", 0) or 0, self.call_site,
         )  # fmt: skip
 
     def find(self, name: str) -> tuple[bool, Any]:
@@ -80,14 +93,15 @@ def source_of(function: Callable[..., Any]) -> Source:
 
 
 @lru_cache(maxsize=64)
-def parse_text(text: str, name: str) -> ast.Module:
-    """The module's syntax tree; cached, since a file is read once for each of its functions."""
-    return ast.parse(text, name)
+def parse_text(text: str, name: str, first_line: int = 1) -> ast.Module:
+    """The syntax tree, its lines counted from first_line; cached, since a file is read once for each of its functions."""
+    tree = ast.parse(text, name)
+    return ast.increment_lineno(tree, first_line - 1) if first_line > 1 else tree
 
 
 def node_of(function: Callable[..., Any], source: Source) -> ast.FunctionDef:
     """The definition of a function in its source, found by its first line and name."""
-    tree = parse_text(source.text, source.name)
+    tree = parse_text(source.text, source.name, source.first_line)
     code = function.__code__
     found: list[ast.FunctionDef] = []
     for node in ast.walk(tree):
