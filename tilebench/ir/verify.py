@@ -268,7 +268,7 @@ class _Walk:
         here = getattr(node, "loc", None) or at
         if not isinstance(node, (*_EXPR, Region, *self.known)):
             raise _broken(node, f"{type(node).__name__} does not belong to this level", here)
-        kind: type[Any] = type(node)
+        kind = node.__class__
         if kind not in self.by_type:
             self.by_type[kind] = [r for r in self.rules if issubclass(kind, r.kind)]
         for rule in self.by_type[kind]:
