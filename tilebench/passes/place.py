@@ -354,6 +354,7 @@ class _Placer:
         pad = max(1, 4 // size)
         candidates: list[tuple[str, Callable[[], SharedLayout]]] = [
             ("swizzled rows", lambda: swizzled(shape, bits)),
+            ("rows padded by 32 bytes", lambda: padded(shape, bits, max(1, 32 // size))),
             ("rows padded by 16 bytes", lambda: padded(shape, bits, max(1, 16 // size))),
         ]
         if not self._filled_asynchronously(buffer):  # cp.async moves 16 bytes, whose start must be aligned
@@ -400,6 +401,8 @@ def _all_buffers(kernel: Kernel) -> list[Buffer]:
 
 
 def _user_layout(buffer: Buffer, layout: Any, threads: int) -> AnyLayout | None:
+    if hasattr(layout, "bind"):  # T.Layout: the element size comes from the buffer
+        layout = layout.bind(buffer)
     if isinstance(layout, FragmentLayout):
         if layout.shape != buffer.static_shape:
             raise _misfit(buffer, f"is for a tile of {layout.shape}")

@@ -85,6 +85,7 @@ class Builder:
         self._memories: dict[Buffer, Memory] = {}
         self._scratches: dict[tuple[str, int, int], Memory] = {}
         self._hoisted: dict[int, dict[Any, Var]] = {}
+        self._scratch_buffers: dict[Buffer, Memory] = {}
         self._coordinates: dict[FragmentLayout, tuple[Expr, ...]] = {}
         self.root_names: set[Var] = {self.kernel.thread, *self.kernel.blocks, *self.kernel.symbols}
         """Names that are known at the top of the program."""
@@ -295,6 +296,9 @@ class Builder:
         """Shared memory of a buffer, its layout, and the element offset of the version in force here."""
         base = storage_of(buffer)
         layout = self.layouts.get(buffer)
+        if buffer in self._scratch_buffers:
+            assert isinstance(layout, SharedLayout), "scratch is row-major"
+            return self._scratch_buffers[buffer], layout, const(0)
         if not isinstance(layout, SharedLayout):
             layout = row_major(buffer.static_shape or (1,), max(8, buffer.dtype.bits))
             self.layouts[buffer] = layout
@@ -310,6 +314,12 @@ class Builder:
         if version is None or is_const(version, 0) or copies == 1:
             return memory, layout, const(0)
         return memory, layout, self.expr(version) * each
+
+    def add_scratch(self, buffer: Buffer, start: int) -> None:
+        """Let a shared buffer of this op stand in scratch, row-major, `start` bytes into it."""
+        layout = row_major(buffer.static_shape or (1,), max(8, buffer.dtype.bits))
+        self.layouts[buffer] = layout
+        self._scratch_buffers[buffer] = self.scratch(buffer.dtype, layout.size, start)
 
     def scratch(self, dtype: DType, count: int, start: int = 0) -> Memory:
         """Shared scratch viewed as `count` elements of dtype, `start` bytes into it (16-byte aligned)."""
@@ -497,6 +507,17 @@ class Builder:
             yield
         finally:
             self.loc = before
+
+    @contextmanager
+    def ranging(self, names: Sequence[Var], extents: Sequence[int]) -> Generator[None]:
+        """Inside, the names run from 0 to below their extents."""
+        before = {v: self.ranges.get(v) for v in names}
+        for v, n in zip(names, extents, strict=True):
+            self.ranges[v] = (0, n - 1)
+        yield
+        for v, old in before.items():
+            if old is not None:
+                self.ranges[v] = old
 
     @contextmanager
     def knowing(self, condition: Expr | None) -> Generator[None]:

@@ -2,50 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from math import prod
 
-from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Load, Var
-from tilebench.ir.thread import Memory
-from tilebench.ir.tile import Buffer, Store
+from tilebench.ir.expr import Load
+from tilebench.ir.rewrite import replace_buffers, walk
+from tilebench.ir.tile import AtomicRMW, Buffer, Stmt, Store
 from tilebench.layouts import FragmentLayout
-from tilebench.passes.indices import flat_index
-from tilebench.passes.lower.builder import Builder
+from tilebench.passes.lower.builder import Builder, storage_of
+from tilebench.passes.lower.fragments import Loop, overwrites
+from tilebench.passes.place_rules import loop_names
+from tilebench.passes.stages import Reason
 
 
-def _names(rank: int) -> tuple[Var, ...]:
-    return tuple(Var("ijkl"[d % 4], dtype=int32) for d in range(rank))
+@contextmanager
+def through_scratch(b: Builder, loop: Loop, body: Stmt, lost: Sequence[Buffer]) -> Generator[Stmt]:
+    """The body with the `lost` fragments exchanged for row-major scratch, filled before and read back after.
+
+    Barriers stand before the first write to scratch (its last use may not be over), before the body reads, and before
+    the result is read back.
+    """
+    exchanged: dict[Buffer, Buffer] = {}
+    start = 0
+    for storage in lost:
+        size = prod(storage.static_shape) * storage.dtype.bytes
+        for buffer in _views(body, storage):
+            twin = dataclasses.replace(buffer, scope="shared", view_of=None, id=-buffer.id - 1)
+            b.add_scratch(twin, start)
+            exchanged[buffer] = twin
+        start = -(-(start + size) // 16) * 16
+        text = f"{storage.name} goes through shared scratch here: threads need elements that others hold"
+        b.conversions.append(Reason(text, b.loc))
+    b.barrier("shared scratch may still be read from its last use")
+    filled = [x for x in lost if not overwrites(body, loop, x)]
+    for buffer in filled:
+        _copy(b, buffer, exchanged[buffer], b.layouts[buffer])
+    if filled:
+        b.barrier(f"{filled[-1].name} is read from scratch by other threads")
+    yield replace_buffers(body, exchanged)
+    written = {storage_of(n.buffer) for n in walk(body) if isinstance(n, Store | AtomicRMW)}
+    back = [x for x in lost if x in written]
+    if back:
+        b.barrier(f"{back[-1].name} was written to scratch by other threads")
+    for buffer in back:
+        _copy(b, exchanged[buffer], buffer, b.layouts[buffer])
 
 
-def spill(b: Builder, buffer: Buffer, memory: Memory, *, first: bool = True, last: bool = True) -> None:
-    """Write a fragment to scratch, row-major, each element by one of its holders; barriers before the first, after the last."""
-    from tilebench.passes.lower.nest import Nest
+def _views(body: Stmt, storage: Buffer) -> list[Buffer]:
+    """The storage, and the views of it that the body names."""
+    found = {storage: None}
+    for n in walk(body):
+        if isinstance(n, Load | Store | AtomicRMW) and storage_of(n.buffer) is storage:
+            found[n.buffer] = None
+    return list(found)
 
-    if first:
-        b.barrier("shared scratch may still be read from its last use")
-    layout = b.layouts[buffer]
+
+def _copy(b: Builder, source: Buffer, destination: Buffer, layout: object) -> None:
+    from tilebench.passes.lower.nest import lower_nest
+
     assert isinstance(layout, FragmentLayout)
-    names = _names(layout.rank)
-    value = Load(buffer, names, dtype=buffer.dtype)
-    body = Store(memory, (flat_index(names, layout.shape),), value)
-    Nest(b, names, layout.shape, body, layout, None).run()
-    if last:
-        b.barrier(f"{buffer.name} is read from scratch by other threads")
-
-
-def unspill(b: Builder, buffer: Buffer, memory: Memory, *, first: bool = True) -> None:
-    """Read a fragment back from scratch, in every holder."""
-    from tilebench.passes.lower.nest import Nest
-
-    if first:
-        b.barrier(f"{buffer.name} was written to scratch by other threads")
-    layout = b.layouts[buffer]
-    assert isinstance(layout, FragmentLayout)
-    names = _names(layout.rank)
-    value = Load(memory, (flat_index(names, layout.shape),), dtype=buffer.dtype)
-    Nest(b, names, layout.shape, Store(buffer, names, value), layout, None).run()
-
-
-def flat_names(shape: Sequence[int]) -> tuple[Var, ...]:
-    """Fresh loop variables for a tile of this shape."""
-    return _names(len(shape))
+    names = loop_names(layout.rank)
+    body = Store(destination, names, Load(source, names, dtype=source.dtype))
+    lower_nest(b, Loop(names, layout.shape, layout), body)

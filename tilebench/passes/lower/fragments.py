@@ -10,6 +10,7 @@ import numpy as np
 
 from tilebench.ir.expr import Expr, Load, Var, const, int_value, is_const
 from tilebench.ir.rewrite import walk
+from tilebench.ir.thread import Memory
 from tilebench.ir.tile import AtomicRMW, Break, Buffer, Continue, For, Seq, Stmt, Store
 from tilebench.layouts import FragmentLayout
 from tilebench.passes.indices import (
@@ -21,7 +22,7 @@ from tilebench.passes.indices import (
     own_registers,
     split_index,
 )  # fmt: skip
-from tilebench.passes.lower.builder import Builder, storage_of
+from tilebench.passes.lower.builder import Builder, expr_key, storage_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,28 @@ class Resolved:
 
     own: Own
     extra: Expr | None
+
+
+def access_key(node: Load | Store | AtomicRMW) -> object:
+    """Equal for two accesses of one element."""
+    return (node.buffer.id, *(expr_key(i) for i in node.indices))
+
+
+def resolve_all(b: Builder, loop: Loop, body: Stmt) -> tuple[dict[object, Resolved], list[Buffer]]:
+    """Every access to a fragment by its key, and the fragments with one that a thread's own registers cannot serve."""
+    resolved: dict[object, Resolved] = {}
+    lost: list[Buffer] = []
+    for node in walk(body):
+        if not isinstance(node, Load | Store | AtomicRMW) or isinstance(node.buffer, Memory):
+            continue
+        if node.buffer.scope != "fragment" or (key := access_key(node)) in resolved:
+            continue
+        found = resolve(b, loop, node.buffer, node.indices)
+        if found is not None:
+            resolved[key] = found
+        elif (storage := storage_of(node.buffer)) not in lost:
+            lost.append(storage)
+    return resolved, lost
 
 
 def resolve(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr]) -> Resolved | None:

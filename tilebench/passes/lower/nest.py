@@ -12,10 +12,9 @@ Iterations are independent, so taking the loads first changes nothing; what the 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from math import prod
 
 from tilebench.errors import LayoutError
 from tilebench.ir.expr import Binary, Const, Expr, Load, Var, binary, cast, const, is_const
@@ -41,12 +40,11 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.layouts import FragmentLayout
 from tilebench.layouts.digits import digit_terms
-from tilebench.passes.indices import flat_index, register_expr
+from tilebench.passes.indices import register_expr
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
-from tilebench.passes.lower.fragments import Loop, Resolved, overwrites, resolve
+from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.wide import Plan, Wide, plan_wide
-from tilebench.passes.place_rules import flattened, loop_layout
-from tilebench.passes.stages import Reason
+from tilebench.passes.place_rules import flattened, free_layout, loop_layout, node_of_nest
 
 
 def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = None) -> None:
@@ -60,7 +58,34 @@ def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = N
         if layout is None:
             layout, _ = loop_layout(nest, b.layouts, b.threads)
     with b.at(nest.loc):
-        Nest(b, names, extents, body, layout, nest.coalesced_width).run()
+        lower_nest(b, Loop(names, extents, layout), body, nest.coalesced_width)
+
+
+def lower_nest(b: Builder, loop: Loop, body: Stmt, width: int | None = None) -> None:
+    """Lower `body` for every iteration of `loop`; fragments that its threads do not hold go through scratch."""
+    if any(n == 0 for n in loop.extents):
+        return
+    with b.ranging(loop.names, loop.extents):
+        resolved, lost = resolve_all(b, loop, body)
+        if lost and loop.layout.replication > 1 and _reads_back(body, lost):
+            # What one holder writes to scratch the others would read at once: one thread must run the iteration alone.
+            node = node_of_nest(Parallel(loop.names, loop.extents, body))
+            loop = Loop(loop.names, loop.extents, free_layout(node, b.threads)[0])
+            resolved, lost = resolve_all(b, loop, body)
+        if not lost:
+            Nest(b, loop, body, resolved, width).run()
+            return
+        from tilebench.passes.lower.convert import through_scratch
+
+        with through_scratch(b, loop, body, lost) as exchanged:
+            Nest(b, loop, exchanged, resolved, width).run()
+
+
+def _reads_back(body: Stmt, lost: Sequence[Buffer]) -> bool:
+    written = {storage_of(n.buffer) for n in walk(body) if isinstance(n, Store | AtomicRMW)}
+    return any(
+        isinstance(n, Load) and (x := storage_of(n.buffer)) in lost and x in written for n in walk(body)
+    )
 
 
 def _serially(b: Builder, names: Sequence[Var], extents: Sequence[int], body: Stmt) -> None:
@@ -74,22 +99,18 @@ class Nest:
     """One nest being lowered."""
 
     def __init__(
-        self,
-        b: Builder,
-        names: Sequence[Var],
-        extents: Sequence[int],
-        body: Stmt,
-        layout: FragmentLayout,
-        width: int | None,
+        self, b: Builder, loop: Loop, body: Stmt, resolved: Mapping[object, Resolved], width: int | None
     ) -> None:
-        assert layout.shape == tuple(extents), f"loop layout of {layout.shape} for a nest of {extents}"
+        layout = loop.layout
+        assert layout.shape == loop.extents, f"loop layout of {layout.shape} for a nest of {loop.extents}"
         assert layout.threads == b.threads, (
             f"loop layout over {layout.threads} threads in a block of {b.threads}"
         )
         self.b = b
-        self.loop = Loop(tuple(names), tuple(extents), layout)
+        self.loop = loop
         self.width = width
         self.body = body
+        self.resolved = resolved
         self.top = body.body if isinstance(body, Seq) else (body,)
         self.parent = b.body
         self.local: set[Var] = set()
@@ -110,8 +131,6 @@ class Nest:
         self.slot: Expr = const(0)
         """Its place in the temporaries of the current chunk."""
         self.plan = Plan()
-        self.resolved: dict[object, Resolved] = {}
-        self.spilled: dict[Buffer, Memory] = {}
 
     def writers(self, buffer: Buffer) -> list[Store | AtomicRMW]:
         """The statements that write the buffer's storage."""
@@ -122,13 +141,6 @@ class Nest:
     def run(self) -> None:
         """Emit the nest."""
         b = self.b
-        if any(n == 0 for n in self.loop.extents):
-            return
-        before = {v: b.ranges.get(v) for v in self.loop.names}
-        for v, n in zip(self.loop.names, self.loop.extents, strict=True):
-            b.ranges[v] = (0, n - 1)
-        self._resolve_all()
-        self._spill()
         b.nest = self
         try:
             self.plan = plan_wide(self)
@@ -143,9 +155,6 @@ class Nest:
             b.nest = None
             for v in self.loop.names:
                 b.names.pop(v, None)
-                if (old := before[v]) is not None:
-                    b.ranges[v] = old
-        self._unspill()
 
     @contextmanager
     def _at(self, register: Expr, slot: Expr) -> Generator[None]:
@@ -232,39 +241,9 @@ class Nest:
 
     # -- fragments ---------------------------------------------------------------------------------------------------
 
-    def _resolve_all(self) -> None:
-        lost: set[Buffer] = set()
-        for node in walk(self.body):
-            if (
-                isinstance(node, Load | Store | AtomicRMW)
-                and node.buffer.scope == "fragment"
-                and not isinstance(node.buffer, Memory)
-            ):
-                key = (node.buffer.id, *(expr_key(i) for i in node.indices))
-                if key in self.resolved:
-                    continue
-                found = resolve(self.b, self.loop, node.buffer, node.indices)
-                if found is None:
-                    lost.add(storage_of(node.buffer))
-                else:
-                    self.resolved[key] = found
-        start = 0
-        for buffer in sorted(lost, key=lambda x: x.id):
-            memory = self.b.scratch(buffer.dtype, prod(buffer.static_shape), start)
-            start = -(-(start + prod(buffer.static_shape) * buffer.dtype.bytes) // 16) * 16
-            self.spilled[buffer] = memory
-            self.b.conversions.append(
-                Reason(
-                    f"{buffer.name} goes through shared scratch here: threads need elements that others hold",
-                    self.b.loc,
-                )
-            )
-
-    def found(self, node: Load | Store | AtomicRMW) -> Resolved | None:
-        """Where an access to a fragment is in the thread's own registers; None when it goes through scratch."""
-        if storage_of(node.buffer) in self.spilled:
-            return None
-        return self.resolved[(node.buffer.id, *(expr_key(i) for i in node.indices))]
+    def found(self, node: Load | Store | AtomicRMW) -> Resolved:
+        """Where an access to a fragment is in the thread's own registers."""
+        return self.resolved[access_key(node)]
 
     def _register(self, found: Resolved) -> Expr:
         index = register_expr(found.own, self.loop.layout.reg, self.register)
@@ -274,33 +253,8 @@ class Nest:
 
     def fragment_load(self, e: Load) -> Expr:
         """A fragment element in the current iteration."""
-        found = self.found(e)
-        if found is None:
-            memory = self.spilled[storage_of(e.buffer)]
-            index = self.hoist(self.b.simple(self.b.expr(flat_index(e.indices, e.buffer.static_shape))))
-            return Load(memory, (index,), dtype=e.dtype, loc=e.loc)
         memory, _ = self.b.fragment(e.buffer)
-        return Load(memory, (self._register(found),), dtype=e.dtype, loc=e.loc)
-
-    def _spill(self) -> None:
-        from tilebench.passes.lower.convert import spill
-
-        kept = [
-            (buffer, memory)
-            for buffer, memory in self.spilled.items()
-            if not overwrites(self.body, self.loop, buffer)
-        ]
-        for k, (buffer, memory) in enumerate(kept):
-            spill(self.b, buffer, memory, first=k == 0, last=k == len(kept) - 1)
-        if self.spilled and not kept:
-            self.b.barrier("shared scratch may still be read from its last use")
-
-    def _unspill(self) -> None:
-        from tilebench.passes.lower.convert import unspill
-
-        touched = [x for x in self.spilled if x in self.written]
-        for k, buffer in enumerate(touched):
-            unspill(self.b, buffer, self.spilled[buffer], first=k == 0)
+        return Load(memory, (self._register(self.found(e)),), dtype=e.dtype, loc=e.loc)
 
     # -- wide accesses -----------------------------------------------------------------------------------------------
 
@@ -396,8 +350,7 @@ class Nest:
         for s in top:
             if not isinstance(s, Store) or s.buffer.scope != "fragment" or isinstance(s.buffer, Memory):
                 return False
-            found = self.found(s)
-            if found is None or found.extra is not None or self.b.layouts.get(s.buffer) != self.loop.layout:
+            if self.found(s).extra is not None or self.b.layouts.get(s.buffer) != self.loop.layout:
                 return False
             visits_in_order = len(s.indices) == len(self.loop.names) and all(
                 a is b for a, b in zip(s.indices, self.loop.names, strict=True)
@@ -413,7 +366,8 @@ class Nest:
             if isinstance(n, Store):
                 if n.buffer.scope in ("local", "var"):
                     return False
-                if n.buffer.scope == "fragment" and (found := self.found(n)) is not None:
+                if n.buffer.scope == "fragment" and not isinstance(n.buffer, Memory):
+                    found = self.found(n)
                     if not found.own.is_injective or found.extra is not None:
                         return False
         return True
@@ -494,14 +448,8 @@ class Nest:
             return
         match s.buffer.scope:
             case "fragment":
-                found = self.found(s)
-                if found is not None:
-                    memory, _ = b.fragment(s.buffer)
-                    b.store(memory, self._register(found), b.expr(s.value))
-                    return
-                index = self.hoist(b.simple(b.expr(flat_index(s.indices, s.buffer.static_shape))))
-                with b.when(self._owner()):
-                    b.store(self.spilled[storage_of(s.buffer)], index, b.expr(s.value))
+                memory, _ = b.fragment(s.buffer)
+                b.store(memory, self._register(self.found(s)), b.expr(s.value))
             case "global":
                 memory, index, inside = b.global_element(s.buffer, s.indices)
                 with b.when(both(self._owner(), inside)):
@@ -521,20 +469,13 @@ class Nest:
         value = b.expr(s.value)
         inside: Expr | None = None
         if s.buffer.scope == "fragment":
-            found = self.found(s)
-            if found is not None and s.result is None:
-                memory, _ = b.fragment(s.buffer)
-                register = self._register(found)
-                b.store(memory, register, combine(s.op, b.load(memory, register), value))
-                return
-            buffer = storage_of(s.buffer)
-            if buffer not in self.spilled:
+            if s.result is not None:
                 raise LayoutError("TB308", "an atomic on a fragment cannot return the old value", at=s.loc)
-            memory, index = (
-                self.spilled[buffer],
-                b.simple(b.expr(flat_index(s.indices, s.buffer.static_shape))),
-            )
-        elif s.buffer.scope == "global":
+            memory, _ = b.fragment(s.buffer)
+            register = self._register(self.found(s))
+            b.store(memory, register, combine(s.op, b.load(memory, register), value))
+            return
+        if s.buffer.scope == "global":
             memory, index, inside = b.global_element(s.buffer, s.indices)
         else:
             memory, index = b.shared_element(s.buffer, s.indices)

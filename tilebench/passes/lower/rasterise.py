@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from tilebench.ir.expr import Expr, Var, binary, const, select
 from tilebench.ir.tile import Bind
 from tilebench.passes.lower.builder import Builder
@@ -10,11 +12,11 @@ from tilebench.passes.lower.builder import Builder
 def rasterised_blocks(b: Builder) -> tuple[Var, ...]:
     """The program's block variables; with a panel the kernel's own are bound to the permuted block.
 
-    Blocks are numbered row by row; a panel is `swizzle_panel` rows of the grid (columns with order 'column'), walked along
-    its short side first, every other panel backwards.
+    The attribute swizzle_panel is (size, order), or the size: a panel is `size` rows of the grid (columns with order
+    'column'), walked along its short side first, every other panel backwards.
     """
     kernel = b.kernel
-    panel = kernel.attributes.get("swizzle_panel")
+    panel, order = _panel(kernel.attributes.get("swizzle_panel"))
     if not panel or len(kernel.blocks) < 2:
         return kernel.blocks
     raw = tuple(b.fresh(f"raw_{v.name}") for v in kernel.blocks)
@@ -24,7 +26,7 @@ def rasterised_blocks(b: Builder) -> tuple[Var, ...]:
     x, y = raw[0], raw[1]
     width, height = kernel.grid[0], kernel.grid[1]
     number = x + y * width
-    across, along = (height, width) if kernel.attributes.get("swizzle_order") == "column" else (width, height)
+    across, along = (height, width) if order == "column" else (width, height)
     full: Expr = across * const(panel)
     offset = b.bind("panel_offset", number % full)
     index = b.bind("panel", number // full)
@@ -33,9 +35,16 @@ def rasterised_blocks(b: Builder) -> tuple[Var, ...]:
     step = b.bind("panel_step", offset // short)
     here = select(binary("eq", index % 2, const(1)), across - 1 - step, step)
     row = offset % short + index * panel
-    first, second = (row, here) if kernel.attributes.get("swizzle_order") == "column" else (here, row)
+    first, second = (row, here) if order == "column" else (here, row)
     for var, value in zip(kernel.blocks[:2], (first, second), strict=True):
         b.emit(Bind(var, b.simple(value)))
     for var, own in zip(kernel.blocks[2:], raw[2:], strict=True):
         b.emit(Bind(var, own))
     return raw
+
+
+def _panel(given: Any) -> tuple[int, str]:
+    if isinstance(given, tuple):
+        size, order = cast("tuple[int, str]", given)
+        return int(size), str(order)
+    return int(given or 0), "row"

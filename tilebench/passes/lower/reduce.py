@@ -19,7 +19,8 @@ from tilebench.ops.copy import Copy
 from tilebench.ops.reduce import Reduce
 from tilebench.passes.indices import flat_index
 from tilebench.passes.lower.builder import Builder, both
-from tilebench.passes.lower.nest import Nest, lower_parallel
+from tilebench.passes.lower.fragments import Loop
+from tilebench.passes.lower.nest import lower_nest, lower_parallel
 from tilebench.passes.place_rules import Node, free_layout, interned, loop_names, node_of, pulled_back
 
 WARP = 32
@@ -106,7 +107,7 @@ def _registers(
     source = Load(op.source.buffer, op.source.index(names), dtype=op.source.dtype)
     old = Load(partial, place, dtype=dtype)
     step = Store(partial, place, op.combine(old, op.prepare(source)))
-    Nest(b, names, node.extents, step, layout, None).run()
+    lower_nest(b, Loop(names, node.extents, layout), step)
     return memory, projected, partial
 
 

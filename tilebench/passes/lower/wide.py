@@ -92,7 +92,7 @@ def _direct_targets(nest: Nest) -> dict[object, tuple[Resolved, Store]]:
         if s.value.dtype != s.buffer.dtype or storage in reads or len(nest.writers(s.buffer)) != 1:
             continue
         place = nest.found(s)
-        if place is not None and place.own.coefficients is not None and place.own.is_injective:
+        if place.own.coefficients is not None and place.own.is_injective:
             found[expr_key(s.value)] = (place, s)
     return found
 
@@ -129,12 +129,7 @@ def _store_source(nest: Nest, plan: Plan, s: Store, lanes: int) -> tuple[Memory,
         return early.memory, None
     if s.value.buffer.scope == "fragment" and storage_of(s.value.buffer) not in nest.written:
         found = nest.found(s.value)
-        if (
-            found is not None
-            and found.extra is None
-            and found.own.coefficients is not None
-            and _runs(found.own, lanes)
-        ):
+        if found.extra is None and found.own.coefficients is not None and _runs(found.own, lanes):
             return nest.b.fragment(s.value.buffer)[0], found
     return None
 
