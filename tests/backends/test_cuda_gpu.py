@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.compiles import kernels, programs
-from tests.compiles.test_on_host import check_division, division_cases
+from tests.compiles.test_on_host import TANH, check_division, check_tanh, division_cases
 from tilebench.backends.base import TensorArgument
 from tilebench.backends.cuda.build import build_program
 from tilebench.backends.cuda.driver import GpuError
@@ -166,6 +166,11 @@ def test_division_is_exact_where_it_can_be_and_right_at_the_ends() -> None:
     a, b = np.pad(a, (0, pad), constant_values=1), np.pad(b, (0, pad), constant_values=1)
     [(got, _)] = compute([(a, "float32"), (b, "float32")], lambda x, y: [x / y])
     check_division(a, b, got)
+
+
+def test_tanh_is_close_everywhere() -> None:
+    [(got, _)] = compute([(TANH, "float32")], lambda x: [call("tanh", [x], float32)])
+    check_tanh(got)
 
 
 def test_narrow_float_arithmetic_is_rounded_once() -> None:

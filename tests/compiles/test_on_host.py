@@ -7,7 +7,7 @@ import pytest
 
 from tests.compiles import host, kernels, programs
 from tilebench.ir.dtype import DTYPES, decode, encode, float32, round_tf32
-from tilebench.ir.expr import binary, cast
+from tilebench.ir.expr import binary, call, cast
 
 pytestmark = pytest.mark.skipif(not host.available(), reason="no g++ on this machine")
 
@@ -114,6 +114,25 @@ def test_division_is_exact_where_it_can_be_and_right_at_the_ends() -> None:
     a, b = division_cases()
     [got] = compute([(a, "float32"), (b, "float32")], lambda x, y: [x / y])
     check_division(a, b, got)
+
+
+TANH = np.concatenate(
+    [np.linspace(-9, 9, 901), np.logspace(-30, 1, 99), [0.0, -0.0, 90.0, -1e30, np.inf, -np.inf, np.nan]]
+).astype(np.float32)
+
+
+def check_tanh(got: np.ndarray) -> None:
+    want = np.tanh(TANH.astype(np.float64))
+    with np.errstate(all="ignore"):
+        error = np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32))
+    assert np.nanmax(error) <= 3
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.array_equal(np.signbit(got[:-1]), np.signbit(want[:-1]))
+
+
+def test_tanh_is_close_everywhere() -> None:
+    [got] = compute([(TANH, "float32")], lambda x: [call("tanh", [x], float32)])
+    check_tanh(got)
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2"])

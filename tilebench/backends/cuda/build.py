@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,17 @@ _GRID_LIMITS = (
     65535,
     65535,
 )  # CUDA C++ programming guide, "Technical Specifications per Compute Capability"
+
+
+def warm() -> threading.Thread:
+    """Start NVRTC in a thread, so that the first cell does not pay for it."""
+    return nvrtc.warm()
+
+
+def nvrtc_version() -> tuple[int, int]:
+    """(13, 5). Raises TargetError TB510 where there is no NVRTC."""
+    major, minor = nvrtc.version().split(".")
+    return int(major), int(minor)
 
 
 def build(stage: Lowered, target: Target) -> CudaExecutable:

@@ -232,6 +232,19 @@ _piece(
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }""",
 )
+# tanhf branches, which 128 unrolled copies make slow to compile. Near 0 an odd polynomial (least squares on Chebyshev points), else
+# 1 - 2 / (exp(2 |x|) + 1); both within 2 ulp where they are taken.
+_piece(
+    "tanh_f32",
+    """
+DEVICE float tanh_f32(float x) {
+  float a = fabsf(x), t = x * x;
+  float big = fmaf(-2.0f, rcp_fast(exp2_fast(2.885390082f * a) + 1.0f), 1.0f);
+  float p = fmaf(fmaf(fmaf(fmaf(-0.00627747f, t, 0.02111718f), t, -0.05387543f), t, 0.13332927f), t, -0.33333331f);
+  return copysignf(a < 0.6f ? fmaf(p * t, a, a) : big, x);
+}""",
+    "rcp_fast exp2_fast",
+)
 _approximate("exp2_fast", "ex2.approx.ftz.f32")
 _approximate("rcp_fast", "rcp.approx.ftz.f32")
 _approximate("rsqrt_fast", "rsqrt.approx.ftz.f32")

@@ -485,6 +485,9 @@ class Values:
             if e.name in _FAST_PIECE:
                 self.use(_FAST_PIECE[e.name])
                 return f"{_FAST_PIECE[e.name]}({arguments})", POSTFIX
+        if e.name == "tanh" and not double:
+            self.use("tanh_f32")
+            return f"tanh_f32({arguments})", POSTFIX
         if e.name == "rcp":
             if double:
                 return f"1.0 / {self.text(e.args[0], UNARY)}", MUL
