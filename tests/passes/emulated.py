@@ -24,12 +24,14 @@ class Emulated:
     result: EmulationResult
 
 
-def assert_emulated_is_interp(kernel: Kernel, seed: int = 1, target: str = "emu:sm_90", symbol: int = SYMBOL) -> Emulated:
+def assert_emulated_is_interp(
+    kernel: Kernel, seed: int = 1, target: str = "emu:sm_90", symbol: int = SYMBOL
+) -> Emulated:
     """Compile, run and compare; the emulator must find nothing."""
     expected, emulated = arguments(kernel, seed, True), arguments(kernel, seed, True)
     run(kernel, *expected)
     compilation = analyse(kernel, parse(target))
-    result = run_program(compilation.last.program, emulated, {s: symbol for s in kernel.symbols})  # type: ignore[union-attr]
+    result = run_program(compilation.last.program, emulated, dict.fromkeys(kernel.symbols, symbol))  # type: ignore[union-attr]
     assert not result.findings, "\n".join(f.text for f in result.findings)
     for param, a, b in zip(kernel.params, expected, emulated, strict=True):
         assert isinstance(param.value, Buffer)

@@ -13,8 +13,9 @@ from tilebench.ops.reduce import reduce_max, reduce_sum
 
 
 def pipelined_gemm(
-    m: int, n: int, k: int, tile: tuple[int, int, int] = (64, 64, 32), stages: int = 3, dtype: str = "float16",
-    accumulator: str = "float32", transpose_a: bool = False, transpose_b: bool = False, threads: int = 128,
+    m: int, n: int, k: int, tile: tuple[int, int, int] = (64, 64, 32), stages: int = 3,
+    dtype: str = "float16", accumulator: str = "float32", transpose_a: bool = False,
+    transpose_b: bool = False, threads: int = 128,
 ) -> Kernel:  # fmt: skip
     """C = A @ B over tiles of (M, N, K); the tiles need not divide the matrices."""
     bm, bn, bk = tile
@@ -41,7 +42,9 @@ def attention(
     length: int = 128, size: int = 64, rows: int = 64, keys: int = 64, stages: int = 2, causal: bool = False,
     threads: int = 128, policy: GemmWarpPolicy = GemmWarpPolicy.Square,
 ) -> Kernel:  # fmt: skip
-    """The data flow of online-softmax attention, with differences and halvings for exponentials: exact on small integers."""
+    """The data flow of online-softmax attention, with differences and halvings for exponentials: exact on
+    small integers.
+    """
     d = Draft("attention", (-(-length // rows),), threads)
     Q, K, V = (d.tensor(name, (length, size), "float16") for name in "QKV")
     O = d.tensor("O", (length, size), "float16", "out")
@@ -50,16 +53,28 @@ def attention(
     K_s, V_s = d.shared("K_s", (keys, size), "float16"), d.shared("V_s", (keys, size), "float16")
     s, p = d.fragment("s", (rows, keys), "float32"), d.fragment("p", (rows, keys), "float16")
     o = d.fragment("o", (rows, size), "float32")
-    m, m_before, alpha, l, total = (d.fragment(x, (rows,), "float32") for x in ("m", "m_before", "alpha", "l", "total"))
+    m, m_before, alpha, l, total = (
+        d.fragment(x, (rows,), "float32") for x in ("m", "m_before", "alpha", "l", "total")
+    )
     d.add(copy(Q[bx * rows, 0], Q_s), clear(o), clear(l), fill(m, -1024.0))
     with d.pipelined(-(-length // keys), stages) as k:
         d.add(copy(K[k * keys, 0], K_s))
         if causal:
             with d.parallel(rows, keys) as (i, j):
-                d.store(s, (i, j), select(binary("ge", bx * rows + i, k * keys + j), const(0.0, float32), const(-512.0, float32)))
+                d.store(
+                    s,
+                    (i, j),
+                    select(
+                        binary("ge", bx * rows + i, k * keys + j), const(0.0, float32), const(-512.0, float32)
+                    ),
+                )
         else:
             d.add(clear(s))
-        d.add(gemm(Q_s, K_s, s, transpose_B=True, policy=policy), copy(m, m_before), reduce_max(s, m, dim=1, clear=False))
+        d.add(
+            gemm(Q_s, K_s, s, transpose_B=True, policy=policy),
+            copy(m, m_before),
+            reduce_max(s, m, dim=1, clear=False),
+        )
         with d.parallel(rows) as (i,):
             d.store(alpha, i, m_before[i] - m[i])
         with d.parallel(rows, keys) as (i, j):

@@ -1,4 +1,6 @@
-"""gemm through mma.sync and multiply-adds: every dtype, transposition, operand place, tail and warp split, emulated against interp."""
+"""gemm through mma.sync and multiply-adds: every dtype, transposition, operand place, tail and warp split,
+emulated against interp.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,17 @@ from tilebench.ops.gemm.fma import accumulator_layout
 from tilebench.passes.stages import Placed, Selected
 
 DTYPES = [
-    ("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32"), ("tfloat32", "float32"), ("int8", "int32"), ("uint8", "int32"),
-    ("float8_e4m3", "float32"), ("float8_e5m2", "float32"), ("float32", "float32"), ("float64", "float64"),
+    ("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32"), ("tfloat32", "float32"),
+    ("int8", "int32"), ("uint8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float32"),
+    ("float32", "float32"), ("float64", "float64"),
 ]  # fmt: skip
 TRANSPOSITIONS = list(itertools.product([False, True], repeat=2))
 
 
 def instructions(emulated: Any, kind: type) -> list[Any]:
-    return [n for role in emulated.compilation.last.program.roles for n in walk(role.body) if isinstance(n, kind)]
+    return [
+        n for role in emulated.compilation.last.program.roles for n in walk(role.body) if isinstance(n, kind)
+    ]
 
 
 @pytest.mark.parametrize("example", Gemm.examples)
@@ -40,7 +45,9 @@ def test_every_example(example: Any) -> None:
 @pytest.mark.parametrize(("ta", "tb"), TRANSPOSITIONS)
 @pytest.mark.parametrize(("dtype", "accumulator"), DTYPES)
 def test_dtypes_and_transpositions(dtype: str, accumulator: str, ta: bool, tb: bool) -> None:
-    emulated = assert_emulated_is_interp(pipelined_gemm(96, 80, 104, (64, 64, 32), 3, dtype, accumulator, ta, tb))
+    emulated = assert_emulated_is_interp(
+        pipelined_gemm(96, 80, 104, (64, 64, 32), 3, dtype, accumulator, ta, tb)
+    )
     for access in emulated.result.counts.accesses:
         if access.kind == "ldmatrix":
             assert access.ways_worst == 1
@@ -49,8 +56,14 @@ def test_dtypes_and_transpositions(dtype: str, accumulator: str, ta: bool, tb: b
 @pytest.mark.parametrize(("ta", "tb"), TRANSPOSITIONS)
 def test_16_bit_operands_come_by_ldmatrix_alone(ta: bool, tb: bool) -> None:
     emulated = assert_emulated_is_interp(pipelined_gemm(64, 64, 64, stages=2, transpose_a=ta, transpose_b=tb))
-    assert {(n.source.name, n.transpose) for n in instructions(emulated, LdMatrix)} == {("A_s", ta), ("B_s", not tb)}
-    assert not any(a.space == "shared" and a.kind in ("load", "store", "copy-in") for a in emulated.result.counts.accesses)
+    assert {(n.source.name, n.transpose) for n in instructions(emulated, LdMatrix)} == {
+        ("A_s", ta),
+        ("B_s", not tb),
+    }
+    assert not any(
+        a.space == "shared" and a.kind in ("load", "store", "copy-in")
+        for a in emulated.result.counts.accesses
+    )
     assert emulated.result.counts.worst_ways() == 1
 
 
@@ -62,17 +75,37 @@ def test_a_from_registers(dtype: str, ta: bool, tb: bool, a_scope: str) -> None:
     assert_emulated_is_interp(product(64, 48, 64, dtype, accumulator, ta, tb, a_scope)())
 
 
-def small(m: int, n: int, k: int, threads: int, policy: GemmWarpPolicy = GemmWarpPolicy.Square, dtype: str = "float16", b_scope: str = "shared", tb: bool = False) -> Kernel:
+def small(
+    m: int,
+    n: int,
+    k: int,
+    threads: int,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    dtype: str = "float16",
+    b_scope: str = "shared",
+    tb: bool = False,
+) -> Kernel:
     d = Draft("small", threads=threads)
-    A, B, C = d.tensor("A", (m, k), dtype), d.tensor("B", (n, k) if tb else (k, n), dtype), d.tensor("C", (m, n), "float32", "out")
+    A, B, C = (
+        d.tensor("A", (m, k), dtype),
+        d.tensor("B", (n, k) if tb else (k, n), dtype),
+        d.tensor("C", (m, n), "float32", "out"),
+    )
     A_s, c = d.shared("A_s", (m, k), dtype), d.fragment("c", (m, n), "float32")
-    b = d.shared("b", (n, k) if tb else (k, n), dtype) if b_scope == "shared" else d.fragment("b", (n, k) if tb else (k, n), dtype)
+    b = (
+        d.shared("b", (n, k) if tb else (k, n), dtype)
+        if b_scope == "shared"
+        else d.fragment("b", (n, k) if tb else (k, n), dtype)
+    )
     d.add(clear(c), copy(A, A_s), copy(B, b), gemm(A_s, b, c, transpose_B=tb, policy=policy), copy(c, C))
     return d.kernel()
 
 
 @pytest.mark.parametrize("policy", GemmWarpPolicy)
-@pytest.mark.parametrize(("m", "n", "threads"), [(64, 64, 32), (96, 48, 96), (64, 40, 160), (16, 16, 128), (16, 24, 64), (128, 8, 256), (48, 56, 224)])
+@pytest.mark.parametrize(
+    ("m", "n", "threads"),
+    [(64, 64, 32), (96, 48, 96), (64, 40, 160), (16, 16, 128), (16, 24, 64), (128, 8, 256), (48, 56, 224)],
+)
 def test_warp_splits(m: int, n: int, threads: int, policy: GemmWarpPolicy) -> None:
     assert_emulated_is_interp(small(m, n, 32, threads, policy))
 
@@ -83,31 +116,53 @@ def test_b_from_registers(tb: bool) -> None:
     assert {n.source.name for n in instructions(emulated, LdMatrix)} == {"A_s"}
 
 
-@pytest.mark.parametrize(("m", "n", "k", "threads"), [(10, 12, 6, 96), (1, 8, 32, 32), (64, 64, 64, 256), (33, 17, 5, 64), (16, 16, 3, 48), (7, 130, 9, 128)])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "threads"),
+    [(10, 12, 6, 96), (1, 8, 32, 32), (64, 64, 64, 256), (33, 17, 5, 64), (16, 16, 3, 48), (7, 130, 9, 128)],
+)
 def test_odd_tiles_by_multiply_adds(m: int, n: int, k: int, threads: int) -> None:
     emulated = assert_emulated_is_interp(small(m, n, k, threads, dtype="float32"))
     assert not instructions(emulated, Mma)
 
 
 def test_multiply_adds_take_any_layout_of_digits() -> None:
-    for m, n, threads in ((128, 128, 128), (32, 40, 128), (64, 64, 256), (10, 12, 96), (1, 8, 32), (33, 17, 64)):
+    for m, n, threads in (
+        (128, 128, 128),
+        (32, 40, 128),
+        (64, 64, 256),
+        (10, 12, 96),
+        (1, 8, 32),
+        (33, 17, 64),
+    ):
         layout = accumulator_layout(m, n, threads)
-        assert layout.threads == threads and layout.covers
+        assert layout.threads == threads
+        assert layout.covers
 
 
 def test_slices_of_operands() -> None:
     d = Draft("slices")
-    A, B, C = d.tensor("A", (64, 64), "float16"), d.tensor("B", (64, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (2, 64, 64), "float16"), d.shared("B_s", (64, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A, B, C = (
+        d.tensor("A", (64, 64), "float16"),
+        d.tensor("B", (64, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (2, 64, 64), "float16"),
+        d.shared("B_s", (64, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c), copy(A, tile(A_s, 1, (0, 64), (0, 64))), copy(B, B_s))
     with d.serial(4) as j:
         d.add(gemm(tile(A_s, 1, (0, 64), (j * 16, 16)), tile(B_s, (j * 16, 16), (0, 64)), c))
     d.add(copy(c, C))
     emulated = assert_emulated_is_interp(d.kernel())
-    assert len(instructions(emulated, LdMatrix)) == 2 and emulated.result.counts.worst_ways() == 1
+    assert len(instructions(emulated, LdMatrix)) == 2
+    assert emulated.result.counts.worst_ways() == 1
 
 
-@pytest.mark.parametrize("layout", [padded((64, 64), 16, 8), padded((64, 64), 16, 1), row_major((64, 64), 16)])
+@pytest.mark.parametrize(
+    "layout", [padded((64, 64), 16, 8), padded((64, 64), 16, 1), row_major((64, 64), 16)]
+)
 def test_layouts_that_the_user_gave(layout: Any) -> None:
     kernel = small(64, 64, 64, 128)
     (a_s, _, b_s) = kernel.buffers
@@ -119,9 +174,17 @@ def test_layouts_that_the_user_gave(layout: Any) -> None:
 
 def test_two_products_with_different_splits_are_converted() -> None:
     d = Draft("twice")
-    A, B, C = d.tensor("A", (64, 64), "float16"), d.tensor("B", (64, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
+    A, B, C = (
+        d.tensor("A", (64, 64), "float16"),
+        d.tensor("B", (64, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
     A_s, B_s = d.shared("A_s", (64, 64), "float16"), d.shared("B_s", (64, 64), "float16")
-    s, p, o = d.fragment("s", (64, 64), "float32"), d.fragment("p", (64, 64), "float16"), d.fragment("o", (64, 64), "float32")
+    s, p, o = (
+        d.fragment("s", (64, 64), "float32"),
+        d.fragment("p", (64, 64), "float16"),
+        d.fragment("o", (64, 64), "float32"),
+    )
     d.add(clear(s), clear(o), copy(A, A_s), copy(B, B_s))
     d.add(gemm(A_s, B_s, s, policy=GemmWarpPolicy.FullCol), copy(s, p), gemm(p, B_s, o), copy(o, C))
     emulated = assert_emulated_is_interp(d.kernel())
@@ -130,12 +193,31 @@ def test_two_products_with_different_splits_are_converted() -> None:
 
 def test_a_chain_of_products_moves_no_data() -> None:
     d = Draft("chain")
-    A, B, C = d.tensor("A", (64, 64), "float16"), d.tensor("B", (64, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
+    A, B, C = (
+        d.tensor("A", (64, 64), "float16"),
+        d.tensor("B", (64, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
     A_s, B_s = d.shared("A_s", (64, 64), "float16"), d.shared("B_s", (64, 64), "float16")
-    s, p, o = d.fragment("s", (64, 64), "float32"), d.fragment("p", (64, 64), "float16"), d.fragment("o", (64, 64), "float32")
-    d.add(clear(s), clear(o), copy(A, A_s), copy(B, B_s), gemm(A_s, B_s, s), copy(s, p), gemm(p, B_s, o), copy(o, C))
+    s, p, o = (
+        d.fragment("s", (64, 64), "float32"),
+        d.fragment("p", (64, 64), "float16"),
+        d.fragment("o", (64, 64), "float32"),
+    )
+    d.add(
+        clear(s),
+        clear(o),
+        copy(A, A_s),
+        copy(B, B_s),
+        gemm(A_s, B_s, s),
+        copy(s, p),
+        gemm(p, B_s, o),
+        copy(o, C),
+    )
     emulated = assert_emulated_is_interp(d.kernel())
     assert not emulated.compilation.last.conversions  # type: ignore[union-attr]
     stage = emulated.compilation.stage(Placed)
     assert all(stage.reasons[b].text for b in (s, p, o))
-    assert {i.name for op, i in emulated.compilation.stage(Selected).instructions.items() if isinstance(op, Gemm)} == {"mma.m16n8k16"}
+    assert {
+        i.name for op, i in emulated.compilation.stage(Selected).instructions.items() if isinstance(op, Gemm)
+    } == {"mma.m16n8k16"}

@@ -1,4 +1,6 @@
-"""The byte map of shared memory: no two buffers that live at one time share bytes, and what does not fit is explained."""
+"""The byte map of shared memory: no two buffers that live at one time share bytes, and what does not fit is
+explained.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def by_name(stage: Allocated) -> dict[str, Any]:
 def chain(count: int, size: int = 64, reuse: bool = True) -> Kernel:
     """A tile that goes through `count` shared buffers, each used once."""
     d = Draft("chain")
-    A, B, x = d.tensor("A", (size, 64), "float16"), d.tensor("B", (size, 64), "float16", "out"), d.fragment("x", (size, 64), "float16")
+    A, B, x = (
+        d.tensor("A", (size, 64), "float16"),
+        d.tensor("B", (size, 64), "float16", "out"),
+        d.fragment("x", (size, 64), "float16"),
+    )
     d.add(copy(A, x))
     for i in range(count):
         s = d.shared(f"s{i}", (size, 64), "float16")
@@ -76,13 +82,19 @@ def test_swizzled_buffers_and_their_versions_are_aligned() -> None:
         assert isinstance(layout, SharedLayout)
         copies = stage.scheduled.versions[buffer]
         alignment = layout.alignment if layout.swizzle.bits else 16
-        assert slot.offset % alignment == 0 and slot.size % copies == 0 and slot.size // copies % alignment == 0
+        assert slot.offset % alignment == 0
+        assert slot.size % copies == 0
+        assert slot.size // copies % alignment == 0
         assert slot.size // copies >= layout.size_bytes
 
 
 def test_a_buffer_carried_between_iterations_lives_through_the_loop() -> None:
     d = Draft("carried")
-    A, B, x = d.tensor("A", (4 * 64, 64), "int32"), d.tensor("B", (64, 64), "int32", "out"), d.fragment("x", (64, 64), "int32")
+    A, B, x = (
+        d.tensor("A", (4 * 64, 64), "int32"),
+        d.tensor("B", (64, 64), "int32", "out"),
+        d.fragment("x", (64, 64), "int32"),
+    )
     total, tile_, other = (d.shared(n, (64, 64), "int32") for n in ("total", "tile", "other"))
     d.add(clear(total), clear(x))
     with d.serial(4) as k:
@@ -102,13 +114,16 @@ def test_too_much_says_where_the_bytes_go() -> None:
     with pytest.raises(TargetError) as error:
         allocated(pipelined_gemm(512, 512, 512, tile=(128, 256, 64), stages=4, threads=256), "emu:sm_80")
     assert error.value.code == "TB521"
-    assert error.value.render() == """\
+    assert (
+        error.value.render()
+        == """\
 TargetError[TB521]: the block needs 196,608 bytes of shared memory; sm_80 has 166,912
   why: where they go:
        buffer  shape   dtype    versions    bytes
        B_s     64x256  float16         4  131,072
        A_s     128x64  float16         4   65,536
   fix: num_stages=3 would fit: each pipelined buffer then has 3 versions; or make B_s smaller"""
+    )
 
 
 def test_too_much_without_a_pipeline() -> None:
@@ -150,7 +165,7 @@ def replay(s: Stmt, rng: random.Random, slots: dict[Buffer, Any], owner: dict[in
     for t in own_touches(s):
         if t.buffer.scope == "shared" and t.mode != "read":
             slot = slots[t.buffer]
-            owner.update({b: t.buffer for b in range(slot.offset, slot.offset + slot.size, 16)})
+            owner.update(dict.fromkeys(range(slot.offset, slot.offset + slot.size, 16), t.buffer))
     kind = type(s).__name__
     return kind.lower() if kind in ("Break", "Continue") else ""
 
@@ -162,7 +177,15 @@ def test_nobody_reads_what_another_buffer_left(seed: int) -> None:
         replay(stage.scheduled.body, random.Random(run), dict(stage.slots), {})
 
 
-@pytest.mark.parametrize("kernel", [lambda: chain(6), lambda: attention(256), lambda: pipelined_gemm(128, 128, 256), lambda: random_program(3)])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda: chain(6),
+        lambda: attention(256),
+        lambda: pipelined_gemm(128, 128, 256),
+        lambda: random_program(3),
+    ],
+)
 def test_live_ranges_do_not_overlap(kernel: Any) -> None:
     stage = allocated(kernel())
     for (a, x), (b, y) in itertools.combinations(stage.slots.items(), 2):
@@ -176,7 +199,11 @@ def test_views_have_the_storage_of_their_buffer() -> None:
     from tilebench.ir.expr import const
 
     d = Draft("views")
-    A, B, x = d.tensor("A", (64, 32), "int32"), d.tensor("B", (32, 64), "int32", "out"), d.fragment("x", (32, 64), "int32")
+    A, B, x = (
+        d.tensor("A", (64, 32), "int32"),
+        d.tensor("B", (32, 64), "int32", "out"),
+        d.fragment("x", (32, 64), "int32"),
+    )
     s = d.shared("s", (64, 32), "int32")
     view = Buffer("v", (const(32), const(64)), s.dtype, "shared", view_of=s)
     d.add(copy(A, s), copy(view, x), copy(x, B))
@@ -188,7 +215,14 @@ def test_views_have_the_storage_of_their_buffer() -> None:
 def test_what_overwrites_a_buffer() -> None:
     stage = analyse(attention(256), TARGET).stage(Scheduled)
     shared = [b for b in stage.kernel.buffers if b.scope == "shared"]
-    whole = {b.name: sum(overwrites(n, b) for n in walk(stage.body) if isinstance(n, Stmt) and not isinstance(n, Seq | Versioned)) for b in shared}
+    whole = {
+        b.name: sum(
+            overwrites(n, b)
+            for n in walk(stage.body)
+            if isinstance(n, Stmt) and not isinstance(n, Seq | Versioned)
+        )
+        for b in shared
+    }
     assert whole == {"Q_s": 1, "O_s": 1, "K_s": 2, "V_s": 2}
     assert all(t.buffer.scope in ("shared", "global") for t in touches(stage.body))
     assert isinstance(stage.placed, Placed)

@@ -1,4 +1,6 @@
-"""Pipelined loops: the opened form, what may not run ahead, and the same values for any number of stages and trips."""
+"""Pipelined loops: the opened form, what may not run ahead, and the same values for any number of stages and
+trips.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ copy(O_s, O[bx * 64:+64, 0:+64])"""
 
 
 @pytest.mark.parametrize(
-    ("kernel", "text"), [(lambda: pipelined_gemm(128, 128, 256), GEMM), (lambda: attention(256), ATTENTION)], ids=["gemm", "attention"]
+    ("kernel", "text"),
+    [(lambda: pipelined_gemm(128, 128, 256), GEMM), (lambda: attention(256), ATTENTION)],
+    ids=["gemm", "attention"],
 )
 def test_the_opened_loop(kernel: Callable[[], Kernel], text: str) -> None:
     printed = print_stmt(analyse(kernel(), TARGET).stage(Synchronised).body).text
@@ -138,10 +142,16 @@ def test_the_record_of_the_schedule() -> None:
     assert [op.resource for op in schedule.ops].count("tensor") == 2
     assert [op.order for op in schedule.ops] == list(range(len(schedule.ops)))
     assert sum(op.cost.flops for op in schedule.ops) > 2 * 2 * 64 * 64 * 64
-    assert scheduled(attention(256)).versions and set(scheduled(attention(256)).versions.values()) == {2}
+    assert scheduled(attention(256)).versions
+    assert set(scheduled(attention(256)).versions.values()) == {2}
 
 
-def loop(body: Callable[[Draft, Any, Any], None], trips: Any = 4, stages: int = 3, after: Callable[[Draft], None] | None = None) -> Kernel:
+def loop(
+    body: Callable[[Draft, Any, Any], None],
+    trips: Any = 4,
+    stages: int = 3,
+    after: Callable[[Draft], None] | None = None,
+) -> Kernel:
     """C += A_s @ B_s in a pipelined loop whose body `body(draft, k, buffers)` writes; buffers by name."""
     d = Draft("loop")
     buffers: dict[str, Any] = {
@@ -166,7 +176,9 @@ def loop(body: Callable[[Draft, Any, Any], None], trips: Any = 4, stages: int = 
 
 
 def usual(d: Draft, k: Any, b: dict[str, Any]) -> None:
-    d.add(copy(b["A"][0, k * 32], b["A_s"]), copy(b["B"][k * 32, 0], b["B_s"]), gemm(b["A_s"], b["B_s"], b["c"]))
+    d.add(
+        copy(b["A"][0, k * 32], b["A_s"]), copy(b["B"][k * 32, 0], b["B_s"]), gemm(b["A_s"], b["B_s"], b["c"])
+    )
 
 
 def test_read_after_the_loop_keeps_one_version() -> None:
@@ -202,8 +214,16 @@ def test_an_outer_loop_that_reads_what_the_inner_left() -> None:
 
 def test_two_loops_over_the_same_buffers() -> None:
     d = Draft("two")
-    A, B, C = d.tensor("A", (64, 256), "float16"), d.tensor("B", (256, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A, B, C = (
+        d.tensor("A", (64, 256), "float16"),
+        d.tensor("B", (256, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (64, 32), "float16"),
+        d.shared("B_s", (32, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c))
     for first, stages in ((0, 3), (4, 2)):
         with d.pipelined(4, stages) as k:
@@ -217,8 +237,16 @@ def test_two_loops_over_the_same_buffers() -> None:
 @pytest.mark.parametrize("stages", [2, 3])
 def test_nested_pipelines(stages: int) -> None:
     d = Draft("nested")
-    A, B, C = d.tensor("A", (64, 256), "float16"), d.tensor("B", (256, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (64, 64), "float16"), d.shared("B_s", (16, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A, B, C = (
+        d.tensor("A", (64, 256), "float16"),
+        d.tensor("B", (256, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (64, 64), "float16"),
+        d.shared("B_s", (16, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c))
     with d.pipelined(4, stages) as k:
         d.add(copy(A[0, k * 64], A_s))
@@ -234,9 +262,17 @@ def test_nested_pipelines(stages: int) -> None:
 def test_dynamic_trips(trips: int) -> None:
     d = Draft("dynamic")
     length = Var("length", dtype=int32)
-    A, B, C = d.tensor("A", (64, 192), "float16"), d.tensor("B", (192, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
+    A, B, C = (
+        d.tensor("A", (64, 192), "float16"),
+        d.tensor("B", (192, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
     N = d.tensor("N", (length,), "int32")
-    A_s, B_s, c = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A_s, B_s, c = (
+        d.shared("A_s", (64, 32), "float16"),
+        d.shared("B_s", (32, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c))
     stop = d.bind("stop", binary("floordiv", length * trips, N.shape[0]))
     with d.pipelined(stop, 3) as k:
@@ -250,7 +286,11 @@ def test_dynamic_trips(trips: int) -> None:
 def test_the_place_of_a_copy_from_a_table_in_global_memory() -> None:
     def body(d: Draft, k: Any, b: dict[str, Any]) -> None:
         row = d.bind("row", binary("bitand", b["T"][k], const(3)) * 32)
-        d.add(copy(b["A"][0, k * 32], b["A_s"]), copy(b["B"][row, 0], b["B_s"]), gemm(b["A_s"], b["B_s"], b["c"]))
+        d.add(
+            copy(b["A"][0, k * 32], b["A_s"]),
+            copy(b["B"][row, 0], b["B_s"]),
+            gemm(b["A_s"], b["B_s"], b["c"]),
+        )
 
     kernel = loop(body)
     assert len(scheduled(kernel).versions) == 1  # row has a load, so its Bind is not written out
@@ -260,7 +300,11 @@ def test_the_place_of_a_copy_from_a_table_in_global_memory() -> None:
 def test_the_place_of_a_copy_that_the_loop_calculates() -> None:
     def body(d: Draft, k: Any, b: dict[str, Any]) -> None:
         row = b["row"]
-        d.add(copy(b["A"][0, k * 32], b["A_s"]), copy(b["B"][row[0] * 32, 0], b["B_s"]), gemm(b["A_s"], b["B_s"], b["c"]))
+        d.add(
+            copy(b["A"][0, k * 32], b["A_s"]),
+            copy(b["B"][row[0] * 32, 0], b["B_s"]),
+            gemm(b["A_s"], b["B_s"], b["c"]),
+        )
         d.store(row, 0, row[0] + 1)
 
     kernel = loop(body)
@@ -303,8 +347,16 @@ def test_break_leaves_the_loop_in_order() -> None:
 
 def test_a_converting_copy_stays_in_order() -> None:
     d = Draft("converting")
-    A, B, C = d.tensor("A", (64, 128), "float32"), d.tensor("B", (128, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A, B, C = (
+        d.tensor("A", (64, 128), "float32"),
+        d.tensor("B", (128, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (64, 32), "float16"),
+        d.shared("B_s", (32, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c))
     with d.pipelined(4, 3) as k:
         d.add(copy(A[0, k * 32], A_s), copy(B[k * 32, 0], B_s), gemm(A_s, B_s, c))
@@ -370,7 +422,9 @@ def test_atomics_in_the_loop() -> None:
 def with_table(**table: Any) -> Kernel:
     """`usual` with order=, stage= or group=."""
     kernel = loop(usual)
-    body = transform(kernel.body, lambda n: dataclasses.replace(n, **table) if isinstance(n, Pipelined) else None)
+    body = transform(
+        kernel.body, lambda n: dataclasses.replace(n, **table) if isinstance(n, Pipelined) else None
+    )
     return dataclasses.replace(kernel, body=body)
 
 
@@ -402,14 +456,23 @@ def test_a_copy_in_the_last_stage_does_not_run_ahead() -> None:
         ({"stage": (0, 0, 1, 1)}, "TB431", "stage= has 4 entries for 3 statements"),
         ({"order": (0, 0, 1)}, "TB432", "gives two statements one place"),
         ({"stage": (0, -2, 1)}, "TB432", "has a stage below -1"),
-        ({"stage": (0, 1), "group": ((0, 1), (3,))}, "TB431", "group= names statements [0, 1, 3]; the loop has 3"),
-        ({"order": (2, 1, 0), "stage": (0, 0, 0)}, "TB433", "runs this before a statement that it depends on: both use"),
+        (
+            {"stage": (0, 1), "group": ((0, 1), (3,))},
+            "TB431",
+            "group= names statements [0, 1, 3]; the loop has 3",
+        ),
+        (
+            {"order": (2, 1, 0), "stage": (0, 0, 0)},
+            "TB433",
+            "runs this before a statement that it depends on: both use",
+        ),
     ],
 )
 def test_tables_that_are_none(table: dict[str, Any], code: str, said: str) -> None:
     with pytest.raises(SyncError) as error:
         scheduled(with_table(**table))
-    assert error.value.code == code and said in error.value.what
+    assert error.value.code == code
+    assert said in error.value.what
 
 
 def test_every_iteration_closes_a_group() -> None:

@@ -19,8 +19,16 @@ P = GemmWarpPolicy
 
 def split(m: int, n: int, threads: int, policy: GemmWarpPolicy = P.Square) -> tuple[tuple[int, int], str]:
     d = Draft("split", threads=threads)
-    A, B, C = d.tensor("A", (m, 32), "float16"), d.tensor("B", (32, n), "float16"), d.tensor("C", (m, n), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (m, 32), "float16"), d.shared("B_s", (32, n), "float16"), d.fragment("c", (m, n), "float32")
+    A, B, C = (
+        d.tensor("A", (m, 32), "float16"),
+        d.tensor("B", (32, n), "float16"),
+        d.tensor("C", (m, n), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (m, 32), "float16"),
+        d.shared("B_s", (32, n), "float16"),
+        d.fragment("c", (m, n), "float32"),
+    )
     d.add(clear(c), copy(A, A_s), copy(B, B_s), gemm(A_s, B_s, c, policy=policy), copy(c, C))
     stage = analyse(d.kernel(), parse("emu:sm_80")).stage(Partitioned)
     ((op, grid),) = stage.warp_grids.items()
@@ -55,7 +63,9 @@ def test_every_split_is_whole_atoms() -> None:
     for warps in range(1, 13):
         for m, n in ((16, 8), (48, 40), (128, 96)):
             for wm, wn in warp_splits(m, n, warps):
-                assert warps % (wm * wn) == 0 and m % (16 * wm) == 0 and n % (8 * wn) == 0
+                assert warps % (wm * wn) == 0
+                assert m % (16 * wm) == 0
+                assert n % (8 * wn) == 0
 
 
 def test_rows_stay_together_where_they_are_folded_or_fed_on() -> None:
@@ -68,8 +78,16 @@ def test_rows_stay_together_where_they_are_folded_or_fed_on() -> None:
 
 def test_gemms_into_one_accumulator_share_their_split() -> None:
     d = Draft("twice")
-    A, B, C = d.tensor("A", (64, 32), "float16"), d.tensor("B", (32, 64), "float16"), d.tensor("C", (64, 64), "float32", "out")
-    A_s, B_s, c = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 64), "float16"), d.fragment("c", (64, 64), "float32")
+    A, B, C = (
+        d.tensor("A", (64, 32), "float16"),
+        d.tensor("B", (32, 64), "float16"),
+        d.tensor("C", (64, 64), "float32", "out"),
+    )
+    A_s, B_s, c = (
+        d.shared("A_s", (64, 32), "float16"),
+        d.shared("B_s", (32, 64), "float16"),
+        d.fragment("c", (64, 64), "float32"),
+    )
     d.add(clear(c), copy(A, A_s), copy(B, B_s))
     d.add(gemm(A_s, B_s, c, policy=P.FullCol), gemm(A_s, B_s, c), copy(c, C))
     stage = analyse(d.kernel(), parse("emu:sm_80")).stage(Partitioned)

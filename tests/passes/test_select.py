@@ -51,7 +51,9 @@ def test_gemm_by_dtype(dtype: str, accumulator: str, target: str, name: str) -> 
         ((32, 16, 8), "K = 8 is no multiple of 16 (M x N x K of 32x16x16 would do)"),
     ],
 )
-def test_tiles_that_tensor_cores_do_not_have_say_which_they_have(shape: tuple[int, int, int], said: str) -> None:
+def test_tiles_that_tensor_cores_do_not_have_say_which_they_have(
+    shape: tuple[int, int, int], said: str
+) -> None:
     stage = selected(pipelined_gemm(*shape, tile=shape))
     (op,) = (op for op in stage.instructions if isinstance(op, Gemm))
     assert stage.instructions[op].name == "fma"
@@ -65,7 +67,9 @@ def test_a_copy_that_overlaps_with_nothing_is_plain() -> None:
     assert stage.declined[op][0].text.startswith("cp.async: nothing to overlap with")
 
 
-def copied(shape: tuple[int, int], start: int, dtype: str = "float16", of: str | None = None, columns: int = 32) -> Selected:
+def copied(
+    shape: tuple[int, int], start: int, dtype: str = "float16", of: str | None = None, columns: int = 32
+) -> Selected:
     """A pipelined copy of [64, columns] tiles from column `start` of a tensor."""
     d = Draft("copied")
     A = d.tensor("A", shape, of or dtype)
@@ -89,7 +93,9 @@ def copied(shape: tuple[int, int], start: int, dtype: str = "float16", of: str |
         (((64, 256), 0, "int8"), 16),
     ],
 )
-def test_the_chunk_is_as_wide_as_is_known_to_be_aligned(arguments: tuple[tuple[int, int], int, str], lanes: int) -> None:
+def test_the_chunk_is_as_wide_as_is_known_to_be_aligned(
+    arguments: tuple[tuple[int, int], int, str], lanes: int
+) -> None:
     stage = copied(*arguments)
     instruction = next(i for op, i in stage.instructions.items() if isinstance(op, Copy))
     assert (instruction.name, instruction.facts["lanes"]) == ("cp.async", lanes)
@@ -126,7 +132,15 @@ def test_names_bound_in_the_program_are_seen_through() -> None:
 
 def test_an_operand_in_registers_that_no_instruction_takes_is_expanded() -> None:
     d = Draft("registers")
-    A, B, C = d.tensor("A", (32, 32), "float32"), d.tensor("B", (32, 32), "float32"), d.tensor("C", (32, 32), "float32", "out")
-    a, B_s, c = d.fragment("a", (32, 32), "float32"), d.shared("B_s", (32, 32), "float32"), d.fragment("c", (32, 32), "float32")
+    A, B, C = (
+        d.tensor("A", (32, 32), "float32"),
+        d.tensor("B", (32, 32), "float32"),
+        d.tensor("C", (32, 32), "float32", "out"),
+    )
+    a, B_s, c = (
+        d.fragment("a", (32, 32), "float32"),
+        d.shared("B_s", (32, 32), "float32"),
+        d.fragment("c", (32, 32), "float32"),
+    )
     d.add(clear(c), copy(A, a), copy(B, B_s), gemm(a, B_s, c), copy(c, C))
     assert names(d.kernel(), Gemm) == ["expand"]

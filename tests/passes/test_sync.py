@@ -1,4 +1,6 @@
-"""Barriers: every pair of conflicting accesses is kept apart on every path, none of them is for nothing, and each says why."""
+"""Barriers: every pair of conflicting accesses is kept apart on every path, none of them is for nothing, and
+each says why.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,20 @@ from tilebench.errors import Loc, Source
 from tilebench.ir.expr import Expr, binary, const
 from tilebench.ir.rewrite import loads, transform, walk
 from tilebench.ir.tile import (
-    AtomicRMW, Break, Buffer, Continue, For, If, Kernel, Parallel, Seq, Stmt, Store, SyncThreads, TileOp, While,
+    AtomicRMW,
+    Break,
+    Buffer,
+    Continue,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    While,
 )  # fmt: skip
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear
@@ -111,7 +126,11 @@ def unprotected(body: Stmt, slots: dict[Buffer, Slot]) -> tuple[Stmt, Stmt] | No
                 since = []
                 continue
             buffer, writes, stmt = item
-            if not since or since[-1][0][2] is not stmt or any(a[0] is buffer and a[2] is stmt and a[1] == writes for a, k in since if k == step):
+            if (
+                not since
+                or since[-1][0][2] is not stmt
+                or any(a[0] is buffer and a[2] is stmt and a[1] == writes for a, k in since if k == step)
+            ):
                 step += 1  # another execution of a statement begins
             for (other, wrote, earlier), k in since:
                 if k != step and earlier is not stmt and (writes or wrote) and overlap(buffer, other):
@@ -216,11 +235,18 @@ def test_one_barrier_and_its_pair() -> None:
     kernel = exchange()
     source = Source("cell", "copy\nread\n")
     number = iter(range(1, 9))
-    placed_body = transform(kernel.body, lambda n: dataclasses.replace(n, loc=Loc(source, next(number))) if isinstance(n, TileOp | Store) else None)
+    placed_body = transform(
+        kernel.body,
+        lambda n: (
+            dataclasses.replace(n, loc=Loc(source, next(number))) if isinstance(n, TileOp | Store) else None
+        ),
+    )
     stage = synchronised(dataclasses.replace(kernel, body=placed_body))
     (note,) = stage.notes
     assert (note.buffer.name, note.hazard) == ("s", "RAW")
-    assert note.before is not None and note.after is not None and (note.before.line, note.after.line) == (1, 2)
+    assert note.before is not None
+    assert note.after is not None
+    assert (note.before.line, note.after.line) == (1, 2)
     assert note.barrier in barriers(stage)
 
 
@@ -256,7 +282,11 @@ def test_per_thread_code() -> None:
 
 def test_a_uniform_store_is_read_by_all_threads() -> None:
     d = Draft("uniform")
-    B, s, x = d.tensor("B", (N,), "int32", "out"), d.shared("s", (1,), "int32"), d.fragment("x", (N,), "int32")
+    B, s, x = (
+        d.tensor("B", (N,), "int32", "out"),
+        d.shared("s", (1,), "int32"),
+        d.fragment("x", (N,), "int32"),
+    )
     d.store(s, 0, 7)
     with d.parallel(N) as (i,):
         d.store(x, i, s[0] + i)
@@ -267,7 +297,11 @@ def test_a_uniform_store_is_read_by_all_threads() -> None:
 
 def test_global_memory_that_the_block_wrote() -> None:
     d = Draft("global")
-    A, B, x = d.tensor("A", (N,), "int32", "inout"), d.tensor("B", (N,), "int32", "out"), d.fragment("x", (N,), "int32")
+    A, B, x = (
+        d.tensor("A", (N,), "int32", "inout"),
+        d.tensor("B", (N,), "int32", "out"),
+        d.fragment("x", (N,), "int32"),
+    )
     with d.parallel(N) as (i,):
         d.store(A, i, i * 2)
     with d.parallel(N) as (i,):
@@ -312,14 +346,20 @@ def test_one_barrier_for_each_step_of_a_pipeline(kernel: Callable[[], Kernel]) -
 @pytest.mark.parametrize("stages", [2, 3])
 def test_without_the_barrier_of_a_pipeline_the_emulator_finds_races(stages: int) -> None:
     kernel = pipelined_gemm(64, 64, 256, stages=stages)
-    kernel = dataclasses.replace(kernel, attributes={"pass_configs": {"TL_DISABLE_THREAD_STORAGE_SYNC": True}})
-    with pytest.raises(AssertionError, match="no barrier between|asynchronous copy"):
+    kernel = dataclasses.replace(
+        kernel, attributes={"pass_configs": {"TL_DISABLE_THREAD_STORAGE_SYNC": True}}
+    )
+    with pytest.raises(AssertionError, match=r"no barrier between|asynchronous copy"):
         assert_emulated_is_interp(kernel)
 
 
 def test_a_condition_that_is_read_again_after_each_iteration() -> None:
     d = Draft("while")
-    B, s, x = d.tensor("B", (N,), "int32", "out"), d.shared("s", (N,), "int32"), d.fragment("x", (N,), "int32")
+    B, s, x = (
+        d.tensor("B", (N,), "int32", "out"),
+        d.shared("s", (N,), "int32"),
+        d.fragment("x", (N,), "int32"),
+    )
     d.add(clear(s))
     with d.loop_while(binary("lt", s[0], 3)):
         with d.parallel(N) as (i,):
@@ -329,7 +369,8 @@ def test_a_condition_that_is_read_again_after_each_iteration() -> None:
     kernel = d.kernel()
     stage = synchronised(kernel)
     (loop,) = (n for n in walk(stage.body) if isinstance(n, While))
-    assert isinstance(loop.body, Seq) and isinstance(loop.body.body[-1], SyncThreads)
+    assert isinstance(loop.body, Seq)
+    assert isinstance(loop.body.body[-1], SyncThreads)
     assert_emulated_is_interp(kernel)
 
 

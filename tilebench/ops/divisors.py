@@ -21,7 +21,7 @@ def known_divisor(e: Expr) -> int:
             return gcd(known_divisor(e.left), known_divisor(e.right))
         case Binary(op="mul"):
             return min(ANY, known_divisor(e.left) * known_divisor(e.right))
-        case Binary(op="floormod" | "truncmod") if (k := int_value(e.right)):
+        case Binary(op="floormod" | "truncmod") if k := int_value(e.right):
             return gcd(known_divisor(e.left), abs(k))
         case Binary(op="shl") if (k := int_value(e.right)) is not None and 0 <= k < 30:
             return min(ANY, known_divisor(e.left) << k)
@@ -36,7 +36,8 @@ def known_divisor(e: Expr) -> int:
 
 
 def whole_chunks(region: Region, layout: SharedLayout, lanes: int) -> bool:
-    """Whether every `lanes` neighbours along the last dimension of a shared region, from its start on, are together and aligned.
+    """Whether every `lanes` neighbours along the last dimension of a shared region, from its start on, are
+    together and aligned.
 
     The region's extent along it is the caller's concern.
     """
@@ -47,5 +48,7 @@ def whole_chunks(region: Region, layout: SharedLayout, lanes: int) -> bool:
     if layout.swizzle.bits and lanes * layout.itemsize_bits > 128:
         return False
     steps = zip(region.offsets[:-1], region.extents[:-1], layout.shape[:-1], layout.strides[:-1], strict=True)
-    rows = all(s % lanes == 0 or n == 1 or (known_divisor(o) * s % lanes == 0 and e == 1) for o, e, n, s in steps)
+    rows = all(
+        s % lanes == 0 or n == 1 or (known_divisor(o) * s % lanes == 0 and e == 1) for o, e, n, s in steps
+    )
     return rows and known_divisor(region.offsets[-1]) % lanes == 0

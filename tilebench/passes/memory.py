@@ -1,9 +1,9 @@
 """Scheduled -> Allocated: where each shared buffer lives, and when.
 
-Statements are numbered in preorder. A buffer lives from its first to its last access; when a loop may carry its contents from
-one iteration to the next, or holds accesses on both sides, over the whole loop. Buffers that never live at the same time share bytes: each,
-largest first, takes the lowest place that no contemporary has. Starts are aligned to what the layout needs, and so is each
-version of a pipelined buffer.
+Statements are numbered in preorder. A buffer lives from its first to its last access; when a loop may carry
+its contents from one iteration to the next, or holds accesses on both sides, over the whole loop. Buffers
+that never live at the same time share bytes: each, largest first, takes the lowest place that no contemporary
+has. Starts are aligned to what the layout needs, and so is each version of a pipelined buffer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from tilebench.passes.regions import Touch, overwrites, own_touches, straight, t
 from tilebench.passes.stages import Allocated, Scheduled, Slot
 
 SCRATCH_RESERVE = 32 * 1024
-"""Bytes that may be wanted for scratch. Only when they could be too many is it worth lowering the kernel to know; otherwise
-lowering puts its scratch behind the buffers."""
+"""Bytes that may be wanted for scratch. Only when they could be too many is it worth lowering the kernel to
+know; otherwise lowering puts its scratch behind the buffers.
+"""
 DEFAULT_LIMIT = 99 * 1024
 NO_REUSE = "TL_DISABLE_SHARED_MEMORY_REUSE"
 
@@ -70,7 +71,9 @@ def _bytes(buffer: Buffer, scheduled: Scheduled) -> tuple[int, int]:
         for n in buffer.static_shape:
             size *= n
     copies = scheduled.versions.get(buffer, 1)
-    alignment = max(alignment, layout.alignment if isinstance(layout, SharedLayout) and layout.swizzle.bits else 16)
+    alignment = max(
+        alignment, layout.alignment if isinstance(layout, SharedLayout) and layout.swizzle.bits else 16
+    )
     return -(-size // alignment) * alignment * copies, alignment
 
 
@@ -100,7 +103,9 @@ def lifetimes(body: Stmt) -> list[Life]:
 
 
 def _number(s: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> None:
-    """Preorder number of each statement, and of the last one below it. A statement that stands twice keeps the first."""
+    """Preorder number of each statement, and of the last one below it. A statement that stands twice keeps
+    the first.
+    """
     start = len(numbers)
     first = s not in numbers
     numbers.setdefault(s, (start, start))
@@ -111,7 +116,9 @@ def _number(s: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> None:
         numbers[s] = (start, len(numbers) - 1)
 
 
-def _life(buffer: Buffer, ts: Sequence[Touch], body: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> tuple[int, int]:
+def _life(
+    buffer: Buffer, ts: Sequence[Touch], body: Stmt, numbers: dict[Stmt, tuple[int, int]]
+) -> tuple[int, int]:
     first = min(numbers[t.stmt][0] for t in ts)
     last = max(numbers[t.stmt][0] for t in ts)
     for loop in _loops(body):
@@ -144,17 +151,24 @@ def _written_first(buffer: Buffer, loop: Stmt) -> bool:
 # -- the error
 
 
-def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | None, total: int, limit: int) -> TargetError:
+def _too_much(
+    scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | None, total: int, limit: int
+) -> TargetError:
     rows = [("buffer", "shape", "dtype", "versions", "bytes")]
     largest = max(slots, key=lambda b: slots[b].size)
     for buffer, slot in sorted(slots.items(), key=lambda item: -item[1].size):
         shape = "x".join(map(str, buffer.static_shape))
-        rows.append((buffer.name, shape, buffer.dtype.name, str(scheduled.versions.get(buffer, 1)), f"{slot.size:,}"))
+        rows.append(
+            (buffer.name, shape, buffer.dtype.name, str(scheduled.versions.get(buffer, 1)), f"{slot.size:,}")
+        )
     if scratch is not None:
         rows.append(("(scratch)", "", "", "", f"{scratch.size:,}"))
     widths = [max(len(r[c]) for r in rows) for c in range(5)]
     table = [
-        "  ".join(x.rjust(w) if c >= 3 else x.ljust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True))) for r in rows
+        "  ".join(
+            x.rjust(w) if c >= 3 else x.ljust(w) for c, (x, w) in enumerate(zip(r, widths, strict=True))
+        )
+        for r in rows
     ]
     saved = sum(s.size for s in slots.values()) + (scratch.size if scratch else 0) - total
     if saved > 0:
@@ -163,9 +177,12 @@ def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | N
     staged = max(scheduled.versions.values(), default=1)
     fix = f"make {largest.name} smaller"
     for fewer in range(staged - 1, 0, -1):
-        versions = [(slots[b].size // v, v - fewer) for b, v in scheduled.versions.items() if v > fewer and b in slots]
+        versions = [
+            (slots[b].size // v, v - fewer) for b, v in scheduled.versions.items() if v > fewer and b in slots
+        ]
         if total - sum(size * n for size, n in versions) <= limit:
-            fix = f"num_stages={fewer} would fit: each pipelined buffer then has {fewer} version{'s' * (fewer > 1)}; or {fix}"
+            count = f"{fewer} version{'s' * (fewer > 1)}"
+            fix = f"num_stages={fewer} would fit: each pipelined buffer then has {count}; or {fix}"
             break
     return TargetError(
         "TB521",
@@ -174,4 +191,3 @@ def _too_much(scheduled: Scheduled, slots: dict[Buffer, Slot], scratch: Slot | N
         why="\n       ".join(["where they go:", *table]),
         fix=fix,
     )
-

@@ -8,9 +8,10 @@ A loop `for k in T.Pipelined(n, num_stages=S)` whose asynchronous copies bring t
         issue the copies of iteration k + S-1, if there is one    (into the version that iteration k-1 used)
         the other statements, on version k % S
 
-Every iteration closes a group, also an empty one, so that the count of groups is the same for any number of trips. The barrier that
-other threads need after the wait also keeps iteration k-1's reads before the copies that overwrite them; passes/sync.py finds it.
-What cannot run ahead stays where it is, and the schedule's reason says why.
+Every iteration closes a group, also an empty one, so that the count of groups is the same for any number of
+trips. The barrier that other threads need after the wait also keeps iteration k-1's reads before the copies
+that overwrite them; passes/sync.py finds it. What cannot run ahead stays where it is, and the schedule's
+reason says why.
 """
 
 from __future__ import annotations
@@ -24,7 +25,21 @@ from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, binary, cast, const, int_value, is_const, select
 from tilebench.ir.rewrite import children, loads, rebuild, seq, substitute, variables, walk
 from tilebench.ir.tile import (
-    Bind, Break, Buffer, Continue, For, If, Issue, Pipelined, Seq, Stmt, TileOp, Token, Versioned, Wait, While,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    For,
+    If,
+    Issue,
+    Pipelined,
+    Seq,
+    Stmt,
+    TileOp,
+    Token,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
 from tilebench.ops.copy import Copy
 from tilebench.passes.pipeline_table import Table, read_table
@@ -35,7 +50,9 @@ from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 
 
 def pipeline(placed: Placed) -> Scheduled:
-    """Open the pipelined loops. Raises SyncError TB43x for an order=, stage= or group= that is no schedule of the loop."""
+    """Open the pipelined loops. Raises SyncError TB43x for an order=, stage= or group= that is no schedule of
+    the loop.
+    """
     opener = _Opener(placed)
     body = opener.visit(placed.kernel.body)
     return Scheduled(placed, body, tuple(opener.schedules), opener.versions)
@@ -43,7 +60,9 @@ def pipeline(placed: Placed) -> Scheduled:
 
 @dataclass(frozen=True)
 class _Ahead:
-    """What runs ahead: the copies with the names of the body written out, their buffers, and why other copies do not."""
+    """What runs ahead: the copies with the names of the body written out, their buffers, and why other copies
+    do not.
+    """
 
     copies: tuple[Copy, ...]
     buffers: tuple[Buffer, ...]
@@ -90,10 +109,24 @@ class _Opener:
 
     # -- which copies
 
-    def _ahead(self, original: Pipelined, loop: Pipelined, parts: Sequence[Stmt], table: Table | None, stages: int) -> _Ahead:
-        candidates = [p for p in parts if isinstance(p, Copy) and p.source.buffer.scope == "global" and p.destination.buffer.scope == "shared"]
+    def _ahead(
+        self, original: Pipelined, loop: Pipelined, parts: Sequence[Stmt], table: Table | None, stages: int
+    ) -> _Ahead:
+        candidates = [
+            p
+            for p in parts
+            if isinstance(p, Copy)
+            and p.source.buffer.scope == "global"
+            and p.destination.buffer.scope == "shared"
+        ]
         if stages < 2:
-            return _Ahead((), (), (f"num_stages={loop.num_stages}",) if loop.num_stages < 2 else ("it has at most one iteration",))
+            return _Ahead(
+                (),
+                (),
+                (f"num_stages={loop.num_stages}",)
+                if loop.num_stages < 2
+                else ("it has at most one iteration",),
+            )
         if _leaves(loop.body):
             return _Ahead((), (), ("break or continue would skip the copies of later iterations",))
         written_out = bound_indices(loop.body)
@@ -103,6 +136,7 @@ class _Opener:
         for p in candidates:
             against = self._against(p, original, loop, parts, accesses, table)
             fresh = substitute(p, written_out) if written_out else p
+            assert isinstance(fresh, Copy)
             if not against:
                 against = _depends(fresh, loop, parts, accesses)
             if against:
@@ -117,7 +151,9 @@ class _Opener:
                 why.append(f"{buffer.name} keeps one version: {against}")
                 del usable[buffer]
         kept = {id(p): fresh for ps in usable.values() for p, fresh in ps}
-        return _Ahead(tuple(kept[id(p)] for p in candidates if id(p) in kept), tuple(usable), tuple(dict.fromkeys(why)))
+        return _Ahead(
+            tuple(kept[id(p)] for p in candidates if id(p) in kept), tuple(usable), tuple(dict.fromkeys(why))
+        )
 
     def _against(
         self,
@@ -140,14 +176,27 @@ class _Opener:
         return ""
 
     def _record(
-        self, loop: Pipelined, parts: Sequence[Stmt], copies: Sequence[Copy], stages: int, text: str, table: Table | None
+        self,
+        loop: Pipelined,
+        parts: Sequence[Stmt],
+        copies: Sequence[Copy],
+        stages: int,
+        text: str,
+        table: Table | None,
     ) -> None:
         ops = [
-            scheduled_op(p, stages - 1 if any(_is_part(p, c) for c in copies) else 0, k, any(_is_part(p, c) for c in copies))
+            scheduled_op(
+                p,
+                stages - 1 if any(_is_part(p, c) for c in copies) else 0,
+                k,
+                any(_is_part(p, c) for c in copies),
+            )
             for k, p in enumerate(q for q in _in_order(parts, table) if not isinstance(q, Bind))
         ]
         at = next((p.loc for p in parts if p.loc is not None), None)
-        self.schedules.append(Schedule(loop, stages, tuple(ops), Reason(text, loop.loc, (at,) if at is not None else ())))
+        self.schedules.append(
+            Schedule(loop, stages, tuple(ops), Reason(text, loop.loc, (at,) if at is not None else ()))
+        )
 
 
 def _in_order(parts: Sequence[Stmt], table: Table | None) -> list[Stmt]:
@@ -156,7 +205,11 @@ def _in_order(parts: Sequence[Stmt], table: Table | None) -> list[Stmt]:
 
 def _is_part(part: Stmt, copy: Copy) -> bool:
     """Whether `copy` is `part`, possibly with names written out."""
-    return part is copy or (isinstance(part, Copy) and part.source.buffer is copy.source.buffer and part.destination is copy.destination)
+    return part is copy or (
+        isinstance(part, Copy)
+        and part.source.buffer is copy.source.buffer
+        and part.destination is copy.destination
+    )
 
 
 def _trips(loop: Pipelined) -> int | None:
@@ -177,7 +230,7 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
             return Issue(token, (), loc=loc)
         body = seq(*(dataclasses.replace(substitute(c, {k: at})) for c in ahead.copies))
         body = body if is_const(exists, True) else If(exists, body, loc=loc)
-        return Issue(token, (Versioned({b: version for b in ahead.buffers}, body, loc=loc),), loc=loc)
+        return Issue(token, (Versioned(dict.fromkeys(ahead.buffers, version), body, loc=loc),), loc=loc)
 
     slot, free, later = (Var(name, dtype=int32) for name in ("slot", "free", "later"))
     prologue = [issue(start + s, binary("lt", start + s, stop), const(s)) for s in range(stages - 1)]
@@ -185,11 +238,11 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
     steady = seq(
         Bind(slot, cast(binary("truncmod", k - start, stages), int32), loc=loc),
         Bind(free, select(binary("eq", slot, 0), const(distance), slot - 1), loc=loc),
-        # No further than the last iteration: then indices are seen to be in range without a test of their own.
+        # No further than the last iteration: then indices are seen to be in range with no test of their own.
         Bind(later, binary("min", k + distance, stop - 1), loc=loc),
         Wait(token, stages - 2, loc=loc),
         issue(later, binary("lt", k, stop - distance), free),
-        Versioned({b: slot for b in ahead.buffers}, seq(*rest), loc=loc),
+        Versioned(dict.fromkeys(ahead.buffers, slot), seq(*rest), loc=loc),
     )
     return seq(*prologue, For(k, start, stop, steady, loc=loc))
 
@@ -231,7 +284,9 @@ def _private_writes(s: Stmt) -> Iterator[Buffer]:
             yield buffer
 
 
-def _incomplete(buffer: Buffer, copies: Sequence[Copy], parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:
+def _incomplete(
+    buffer: Buffer, copies: Sequence[Copy], parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]
+) -> str:
     """Why an iteration may see what an earlier one left in the buffer."""
     writers = [p for p in parts if any(t.buffer is buffer and t.mode != "read" for t in accesses[id(p)])]
     if any(not any(p is c for c in copies) for p in writers):
@@ -241,7 +296,10 @@ def _incomplete(buffer: Buffer, copies: Sequence[Copy], parts: Sequence[Stmt], a
         return "it is read before it is written"
     if len(copies) == 1:
         return "" if overwrites(copies[0], buffer) else "the copy writes a part of it only"
-    boxes = [[(int_value(o), e) for o, e in zip(c.destination.offsets, c.destination.extents, strict=True)] for c in copies]
+    boxes = [
+        [(int_value(o), e) for o, e in zip(c.destination.offsets, c.destination.extents, strict=True)]
+        for c in copies
+    ]
     if any(o is None for box in boxes for o, _ in box):
         return "which parts the copies write depends on the iteration"
     apart = all(
@@ -255,7 +313,9 @@ def _incomplete(buffer: Buffer, copies: Sequence[Copy], parts: Sequence[Stmt], a
 
 
 def _unseen_outside(body: Stmt, loop: Pipelined, buffer: Buffer) -> bool:
-    """Whether nothing outside of the loop can read what the loop leaves in the buffer: it is always written anew first."""
+    """Whether nothing outside of the loop can read what the loop leaves in the buffer: it is always written
+    anew first.
+    """
 
     def safe(s: Stmt, fresh: bool) -> bool:
         for part in s.body if isinstance(s, Seq) else (s,):
@@ -280,4 +340,3 @@ def _unseen_outside(body: Stmt, loop: Pipelined, buffer: Buffer) -> bool:
         return True
 
     return safe(body, False)
-

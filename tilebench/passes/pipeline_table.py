@@ -1,8 +1,8 @@
 """`order=`, `stage=` and `group=` of T.Pipelined: the schedule of a loop, given by hand.
 
-Entry i is about the i-th statement of the body (or the i-th group of them); names bound to a value are not counted. stage: 0 runs first, the
-largest stage is the iteration itself, smaller ones run ahead; -1 leaves a copy to the compiler. order: the place among
-the statements of an iteration, -1 likewise.
+Entry i is about the i-th statement of the body (or the i-th group of them); names bound to a value are not
+counted. stage: 0 runs first, the largest stage is the iteration itself, smaller ones run ahead; -1 leaves a
+copy to the compiler. order: the place among the statements of an iteration, -1 likewise.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilebench.errors import SyncError
-from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import Bind, Buffer, Pipelined, Region, Stmt, Store, TileOp
 from tilebench.ir.expr import Load
+from tilebench.ir.rewrite import walk
+from tilebench.ir.tile import Bind, Buffer, Pipelined, Stmt, Store, TileOp
 from tilebench.passes.regions import root_of
 
 
@@ -35,11 +35,17 @@ class Table:
         return stage is None or stage < self.last or self.last <= 0
 
     def arrange(self, parts: Sequence[Stmt]) -> list[Stmt]:
-        """The statements in the order asked for. Statements of several stages keep the order in which they were written."""
+        """The statements in the order asked for. Statements of several stages keep the order in which they
+        were written.
+        """
         staged = {s for s in self.stages if s is not None and s >= 0}
         if len(staged) > 2 or all(o is None for o in self.orders):
             return list(parts)
-        movable = [k for k, s in enumerate(self.stages) if s is not None and s == self.last and (self.orders[k] or 0) >= 0]
+        movable = [
+            k
+            for k, s in enumerate(self.stages)
+            if s is not None and s == self.last and (self.orders[k] or 0) >= 0
+        ]
         wanted = sorted(movable, key=lambda k: self.orders[k] or 0)
         out = list(parts)
         for place, k in zip(movable, wanted, strict=True):
@@ -48,14 +54,21 @@ class Table:
 
 
 def read_table(loop: Pipelined, parts: Sequence[Stmt]) -> Table | None:
-    """The table of a loop, None when it has none. Raises SyncError TB431 to TB433 when it is no schedule of the body."""
+    """The table of a loop, None when it has none. Raises SyncError TB431 to TB433 when it is no schedule of
+    the body.
+    """
     if loop.order is None and loop.stage is None:
         return None
     counted = [k for k, p in enumerate(parts) if not isinstance(p, Bind)]
     groups = loop.group if loop.group is not None else tuple((i,) for i in range(len(counted)))
     if sorted(i for g in groups for i in g) != list(range(len(counted))):
-        raise _wrong(loop, "TB431", f"group= names statements {sorted(i for g in groups for i in g)}; the loop has {len(counted)}",
-                     "each statement is in one group, and names bound to a value are not counted")  # fmt: skip
+        named = sorted(i for g in groups for i in g)
+        raise _wrong(
+            loop,
+            "TB431",
+            f"group= names statements {named}; the loop has {len(counted)}",
+            "each statement is in one group, and names bound to a value are not counted",
+        )
     for name, values in (("order", loop.order), ("stage", loop.stage)):
         if values is not None and len(values) != len(groups):
             what = "groups" if loop.group is not None else "statements"
@@ -64,9 +77,19 @@ def read_table(loop: Pipelined, parts: Sequence[Stmt]) -> Table | None:
     if loop.order is not None:
         given = [o for o in loop.order if o >= 0]
         if len(set(given)) != len(given):
-            raise _wrong(loop, "TB432", f"order={list(loop.order)} gives two statements one place", "use each number once")
+            raise _wrong(
+                loop,
+                "TB432",
+                f"order={list(loop.order)} gives two statements one place",
+                "use each number once",
+            )
     if loop.stage is not None and any(s < -1 for s in loop.stage):
-        raise _wrong(loop, "TB432", f"stage={list(loop.stage)} has a stage below -1", "count stages from 0; -1 leaves a copy to the compiler")
+        raise _wrong(
+            loop,
+            "TB432",
+            f"stage={list(loop.stage)} has a stage below -1",
+            "count stages from 0; -1 leaves a copy to the compiler",
+        )
     stages: list[int | None] = [None] * len(parts)
     orders: list[int | None] = [None] * len(parts)
     for g, members in enumerate(groups):
@@ -91,7 +114,7 @@ def _check_dependences(loop: Pipelined, parts: Sequence[Stmt], table: Table) -> 
                     "TB433",
                     f"order= runs this before a statement that it depends on: both use {shared.name}",
                     at=later.loc or loop.loc,
-                    why="statements of one stage that touch the same buffer, one of them writing, keep their order",
+                    why="statements of one stage that touch one buffer keep their order, when one writes",
                     fix="give it a larger number in order=, or leave order= out",
                     notes=[(earlier.loc, "the statement it must come after")],
                 )
@@ -111,7 +134,11 @@ def _uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
             writes |= {root_of(r.buffer) for r in n.writes}
         elif isinstance(n, Load):
             reads.add(root_of(n.buffer))
-        elif isinstance(n, Stmt) and not isinstance(n, Store) and isinstance(buffer := getattr(n, "buffer", None), Buffer):
+        elif (
+            isinstance(n, Stmt)
+            and not isinstance(n, Store)
+            and isinstance(buffer := getattr(n, "buffer", None), Buffer)
+        ):
             reads.add(root_of(buffer))
             writes.add(root_of(buffer))
         elif isinstance(n, Store):
@@ -127,6 +154,3 @@ def _wrong(loop: Pipelined, code: str, what: str, fix: str) -> SyncError:
         why="order=, stage= and group= are the schedule of the loop's statements",
         fix=fix,
     )
-
-
-__all__ = ["Region", "Table", "read_table"]

@@ -1,4 +1,6 @@
-"""What a tile statement touches: accesses to shared and global memory, for the passes that order and place things."""
+"""What a tile statement touches: accesses to shared and global memory, for the passes that order and place
+things.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from typing import Literal
 from tilebench.ir.expr import Expr, Load
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import (
-    AtomicRMW, Buffer, Parallel, Print, Region, Seq, Stmt, Store, TileOp, Versioned, whole,
+    AtomicRMW,
+    Buffer,
+    Parallel,
+    Print,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    TileOp,
+    Versioned,
+    whole,
 )  # fmt: skip
 from tilebench.ops.atomic import AtomicTile
 
@@ -18,7 +30,10 @@ Mode = Literal["read", "write", "atomic"]
 
 @dataclass(frozen=True, eq=False)
 class Touch:
-    """One access to memory that threads share. region None: somewhere in the buffer (the root of its views)."""
+    """One access to memory that threads share.
+
+    buffer: the root of its views; region None: somewhere in it.
+    """
 
     buffer: Buffer
     mode: Mode
@@ -34,7 +49,9 @@ def root_of(buffer: Buffer) -> Buffer:
 
 
 def touches(s: Stmt) -> Iterator[Touch]:
-    """Every access to shared and global memory in a statement and what is nested in it, in no particular order."""
+    """Every access to shared and global memory in a statement and what is nested in it, in no particular
+    order.
+    """
     for part in _statements(s):
         yield from own_touches(part)
 

@@ -1,9 +1,10 @@
 """Selected -> Partitioned: which threads do what, and how the warps split each gemm.
 
-One role for now: all threads do everything. A gemm's warps are laid out by its policy: the split with the smallest operand
-traffic (Square), as many as possible along M (FullRow) or N (FullCol). Dependences overrule Square: a row of the product
-stays in one warp where the program folds rows (a row's maximum or sum), or feeds the product to another gemm as its left
-operand (an accumulator's columns are then that operand's registers). Gemms into one accumulator share their split.
+One role for now: all threads do everything. A gemm's warps are laid out by its policy: the split with the
+smallest operand traffic (Square), as many as possible along M (FullRow) or N (FullCol). Dependences overrule
+Square: a row of the product stays in one warp where the program folds rows (a row's maximum or sum), or feeds
+the product to another gemm as its left operand (an accumulator's columns are then that operand's registers).
+Gemms into one accumulator share their split.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ def partition(selected: Selected) -> Partitioned:
     """One role, and the warp grid of each gemm on tensor cores."""
     kernel = selected.kernel
     warps = max(1, kernel.thread_count // 32)
-    gemms = [n for n in walk(kernel.body) if isinstance(n, Gemm) and selected.instructions[n].name.startswith("mma")]
+    gemms = [
+        n
+        for n in walk(kernel.body)
+        if isinstance(n, Gemm) and selected.instructions[n].name.startswith("mma")
+    ]
     together = _Groups()
     folded: dict[Buffer, Loc | None] = {}
     feeds: dict[Buffer, Loc | None] = {}
@@ -46,7 +51,10 @@ def partition(selected: Selected) -> Partitioned:
         grid, reason = _grid(g, warps, together, folded, feeds)
         earlier = chosen.setdefault(g.c.buffer, (grid, g.loc))
         if earlier[0] != grid:
-            grid, reason = earlier[0], Reason(f"as the earlier product into {g.c.buffer.name}", g.loc, _places(earlier[1]))
+            grid, reason = (
+                earlier[0],
+                Reason(f"as the earlier product into {g.c.buffer.name}", g.loc, _places(earlier[1])),
+            )
         grids[g], reasons[g] = grid, reason
     return Partitioned(selected, (RoleSpec("all", 0, kernel.thread_count),), grids, reasons)
 
@@ -58,7 +66,11 @@ def _grid(
     splits = list(warp_splits(m, n, warps))
     most = max(wm * wn for wm, wn in splits)
     splits = [s for s in splits if s[0] * s[1] == most]
-    spare = f"; {warps // most} groups of warps do the same, since {m}x{n} has too few 16x8 atoms" if most < warps else ""
+    spare = (
+        f"; {warps // most} groups of warps do the same, since {m}x{n} has too few 16x8 atoms"
+        if most < warps
+        else ""
+    )
     rows = max(splits, key=lambda s: s[0])
     columns = max(splits, key=lambda s: s[1])
     balanced = min(splits, key=lambda s: (m // s[0] + n // s[1], s[1]))
@@ -74,10 +86,14 @@ def _grid(
     if g.a.buffer.scope == "fragment":
         return said(rows, f"{g.a.buffer.name} comes from registers, so each warp keeps its rows")
     if c in feeds:
-        return said(rows, "its rows become the left operand of another gemm, which a warp needs whole", feeds[c])
+        return said(
+            rows, "its rows become the left operand of another gemm, which a warp needs whole", feeds[c]
+        )
     if c in folded:
         return said(rows, "its rows are folded, so a row stays in one warp", folded[c])
-    return said(balanced, f"the least to read from shared memory ({m // balanced[0]}x{n // balanced[1]} for each)")
+    return said(
+        balanced, f"the least to read from shared memory ({m // balanced[0]}x{n // balanced[1]} for each)"
+    )
 
 
 def _places(at: Loc | None) -> tuple[Loc, ...]:

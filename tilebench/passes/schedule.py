@@ -22,7 +22,9 @@ def scheduled_op(s: Stmt, stage: int, order: int, asynchronous: bool) -> Schedul
 
 
 def cost_of(s: Stmt) -> Cost:
-    """Work of one execution: of an op what it says, of a nest its operations times its iterations (loops of unknown length once)."""
+    """Work of one execution: of an op what it says, of a nest its operations times its iterations (loops of
+    unknown length once).
+    """
     if isinstance(s, Op):
         return s.cost()
     flops = transcendentals = 0.0

@@ -1,8 +1,9 @@
 """Typed -> Selected: the instruction of each tile op, once. Lowering must not decline what was selected.
 
-An op offers instructions in order of preference (`Op.offers`), each with what speaks for it or stands against it. The first
-legal one is taken; the others are kept as declined, so that a view can say why an instruction was not used. Names that the
-program bound to an index are written out first: whether an address is aligned is often visible only then.
+An op offers instructions in order of preference (`Op.offers`), each with what speaks for it or stands against
+it. The first legal one is taken; the others are kept as declined, so that a view can say why an instruction
+was not used. Names that the program bound to an index are written out first: whether an address is aligned is
+often visible only then.
 """
 
 from __future__ import annotations
@@ -46,10 +47,16 @@ def select(typed: Typed) -> Selected:
 
 
 def bound_indices(body: Stmt) -> Mapping[Var, Expr]:
-    """Names bound once to integer expressions without loads: var -> value, in terms of names that are not in the mapping."""
+    """Names bound once to integer expressions without loads: var -> value, in terms of names that are not in
+    the mapping.
+    """
     values: dict[Var, Expr] = {}
     for node in walk(body):
-        if isinstance(node, Bind) and node.value.dtype.is_int and not any(isinstance(n, Load) for n in walk(node.value)):
+        if (
+            isinstance(node, Bind)
+            and node.value.dtype.is_int
+            and not any(isinstance(n, Load) for n in walk(node.value))
+        ):
             values[node.var] = substitute(node.value, values)
     return values
 
@@ -71,7 +78,10 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
     alone = "nothing to overlap with: the copy is in no loop with num_stages of 2 or more"
-    return tuple(Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o for o in offers)
+    return tuple(
+        Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o
+        for o in offers
+    )
 
 
 def _impossible(op: Op, typed: Typed, offers: tuple[Offer, ...]) -> TargetError:

@@ -1,13 +1,16 @@
-"""Allocated -> Synchronised: the barriers that accesses of different threads need, each with the pair that needs it.
+"""Allocated -> Synchronised: the barriers that accesses of different threads need, each with the pair that
+needs it.
 
-The body is walked in program order with the set of accesses since the last barrier. A statement that conflicts with one of them
-(the same bytes, one of the two writes) gets a barrier before it, which empties the set. A loop is walked until nothing changes,
-its end flowing into its start; of accesses of an earlier iteration only the buffer is known, not which version or slice.
-An asynchronous copy is in flight until a Wait of its token: a barrier does not end it, so its writes count as made by the
-Wait, after which other threads need a barrier before they read.
+The body is walked in program order with the set of accesses since the last barrier. A statement that
+conflicts with one of them (the same bytes, one of the two writes) gets a barrier before it, which empties the
+set. A loop is walked until nothing changes, its end flowing into its start; of accesses of an earlier
+iteration only the buffer is known, not which version or slice. An asynchronous copy is in flight until a Wait
+of its token: a barrier does not end it, so its writes count as made by the Wait, after which other threads
+need a barrier before they read.
 
-What is inside of thread-dependent control flow is taken as one access of everything in it: no barrier can go there.
-Memory reuse is covered since conflicts are looked for by byte ranges. Global memory counts too, when the kernel writes it.
+What is inside of thread-dependent control flow is taken as one access of everything in it: no barrier can go
+there. Memory reuse is covered since conflicts are looked for by byte ranges. Global memory counts too, when
+the kernel writes it.
 """
 
 from __future__ import annotations
@@ -16,25 +19,45 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import gcd
+from typing import Literal
 
 from tilebench.errors import Loc
 from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
 from tilebench.ir.rewrite import calls, children, loads, seq, substitute, variables, walk
 from tilebench.ir.simplify import bounds, from_linear, linear, simplify
 from tilebench.ir.tile import (
-    Bind, Break, Buffer, Continue, For, If, Issue, Kernel, Parallel, Pipelined, Region, Seq, Stmt, SyncThreads, TileOp, Versioned,
-    Wait, While,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    For,
+    If,
+    Issue,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Region,
+    Seq,
+    Stmt,
+    SyncThreads,
+    TileOp,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
 from tilebench.passes.regions import Mode, Touch, own_touches, root_of, touches
 from tilebench.passes.stages import Allocated, BarrierNote, Synchronised
 from tilebench.passes.uniform import per_thread_statements
 
+Hazard = Literal["RAW", "WAR", "WAW"]
 NO_SYNC = "TL_DISABLE_THREAD_STORAGE_SYNC"
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """One access since the last barrier. version: of a pipelined buffer, None when any; earlier: of another iteration."""
+    """One access since the last barrier. version: of a pipelined buffer, None when any; earlier: of another
+    iteration.
+    """
 
     buffer: Buffer
     mode: Mode
@@ -98,7 +121,7 @@ class _Loop:
 class _Need:
     before: Access
     after: Access
-    hazard: str
+    hazard: Hazard
 
 
 def synchronise(allocated: Allocated) -> Synchronised:
@@ -124,17 +147,22 @@ class _Walker:
         self.loops: list[_Loop] = []
         self.versions: dict[Buffer, Expr] = {}
         self.written = {
-            t.buffer for t in touches(allocated.scheduled.body) if t.buffer.scope == "global" and t.mode != "read"
+            t.buffer
+            for t in touches(allocated.scheduled.body)
+            if t.buffer.scope == "global" and t.mode != "read"
         }
         self.touched: dict[tuple[Stmt, bool], list[Touch]] = {}
-        self.bound = {n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind) and n.value.dtype.is_int}
+        self.bound = {
+            n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind) and n.value.dtype.is_int
+        }
         self.ranges = _ranges(kernel.body)
         self.uniform = _uniform(allocated.kernel, kernel.body)
 
     def run(self, body: Stmt) -> Synchronised:
         """Find the barriers and put them in.
 
-        What a barrier is for may be done by one that was found later: such barriers are taken out again, one at a time.
+        What a barrier is for may be done by one that was found later: such barriers are taken out again, one
+        at a time.
         """
         while True:
             before = len(self.needs)
@@ -258,9 +286,14 @@ class _Walker:
         key = (s, own)
         if key not in self.touched:
             self.touched[key] = [
-                t for t in (own_touches(s) if own else touches(s)) if t.buffer.scope != "global" or t.buffer in self.written
+                t
+                for t in (own_touches(s) if own else touches(s))
+                if t.buffer.scope != "global" or t.buffer in self.written
             ]
-        return [Access(t.buffer, t.mode, t.region, self.versions.get(t.buffer), t.stmt, s) for t in self.touched[key]]
+        return [
+            Access(t.buffer, t.mode, t.region, self.versions.get(t.buffer), t.stmt, s)
+            for t in self.touched[key]
+        ]
 
     def _ordered(self, s: Stmt, where: str, own: list[Access], state: Accesses) -> Accesses:
         """The state in which `s` may make the accesses: behind a barrier when it needs one."""
@@ -286,7 +319,7 @@ class _Walker:
 
     # -- conflicts
 
-    def _hazard(self, before: Access, after: Access) -> str | None:
+    def _hazard(self, before: Access, after: Access) -> Hazard | None:
         if before.mode == "read" and after.mode == "read":
             return None
         if before.mode == "atomic" and after.mode == "atomic" and before.buffer is after.buffer:
@@ -300,9 +333,19 @@ class _Walker:
     def _overlap(self, a: Access, b: Access) -> bool:
         if a.buffer is not b.buffer:
             x, y = self.slots.get(a.buffer), self.slots.get(b.buffer)
-            return x is not None and y is not None and x.offset < y.offset + y.size and y.offset < x.offset + x.size
+            return (
+                x is not None
+                and y is not None
+                and x.offset < y.offset + y.size
+                and y.offset < x.offset + x.size
+            )
         earlier = a.earlier or b.earlier
-        if a.version is not None and b.version is not None and not earlier and self._differ(a.version, b.version):
+        if (
+            a.version is not None
+            and b.version is not None
+            and not earlier
+            and self._differ(a.version, b.version)
+        ):
             return False
         if a.region is None or b.region is None:
             return True
@@ -310,13 +353,20 @@ class _Walker:
             return False
         return not any(
             self._apart(p, n, q, m, earlier)
-            for p, n, q, m in zip(a.region.offsets, a.region.extents, b.region.offsets, b.region.extents, strict=True)
+            for p, n, q, m in zip(
+                a.region.offsets, a.region.extents, b.region.offsets, b.region.extents, strict=True
+            )
         )
 
     def _differ(self, a: Expr, b: Expr) -> bool:
-        """Whether two version numbers of one iteration are never equal: tried for every value of the stage counter."""
-        a, b = (self.bound.get(x, x) if isinstance(x, Var) and not _counts(self.bound.get(x)) else x for x in (a, b))
-        names = {v for v in (*variables(a), *variables(b))}
+        """Whether two version numbers of one iteration are never equal: tried for every value of the stage
+        counter.
+        """
+        a, b = (
+            self.bound.get(x, x) if isinstance(x, Var) and not _counts(self.bound.get(x)) else x
+            for x in (a, b)
+        )
+        names = variables(a) | variables(b)
         if not names:
             return int_value(a) != int_value(b)
         counter = next(iter(names))
@@ -331,14 +381,20 @@ class _Walker:
         return True
 
     def _same_or_apart(self, p: Region, q: Region) -> bool:
-        """Whether one statement, executed twice, touches the same element by the same thread or else other elements.
+        """Whether one statement, executed twice, touches the same element by the same thread or else other
+        elements.
 
-        So it is when the parts of each index that differ between executions step over all that one execution covers.
+        So it is when the parts of each index that differ between executions step over all that one execution
+        covers.
         """
         for x, n, y in zip(p.offsets, p.extents, q.offsets, strict=True):
             form = linear(x)
             difference = linear(x - y)
-            if any(c for _, c in difference.terms) or difference.constant or any(isinstance(t, Load) for e in (x, y) for t in walk(e)):
+            if (
+                any(c for _, c in difference.terms)
+                or difference.constant
+                or any(isinstance(t, Load) for e in (x, y) for t in walk(e))
+            ):
                 return False
             step, low, high = 0, 0, n - 1
             for term, c in form.terms:
@@ -354,7 +410,9 @@ class _Walker:
         return True
 
     def _apart(self, p: Expr, n: int, q: Expr, m: int, earlier: bool) -> bool:
-        """Whether [p, p + n) and [q, q + m) share nothing. Offsets of an earlier iteration are known by their range only."""
+        """Whether [p, p + n) and [q, q + m) share nothing. Offsets of an earlier iteration are known by their
+        range only.
+        """
         if any(isinstance(x, Load) for e in (p, q) for x in walk(e)):
             return False
         if earlier or not variables(p) | variables(q) <= self.uniform:
@@ -387,7 +445,9 @@ class _Walker:
         if need is None:
             return None
         barrier = SyncThreads(((need.before.stmt, need.after.stmt),), loc=s.loc or need.after.stmt.loc)
-        notes.append(BarrierNote(barrier, need.after.buffer, _loc(need.before), _loc(need.after), need.hazard))  # type: ignore[arg-type]
+        notes.append(
+            BarrierNote(barrier, need.after.buffer, _loc(need.before), _loc(need.after), need.hazard)
+        )
         return barrier
 
 
@@ -406,12 +466,14 @@ def _counts(e: Expr | None) -> int:
 
 
 def _uniform(kernel: Kernel, body: Stmt) -> set[Var]:
-    """Variables that all threads of a block agree on at one time: blocks, arguments, counters of loops, names made of them."""
+    """Variables that all threads of a block agree on at one time: blocks, arguments, counters of loops, names
+    made of them.
+    """
     found = {*kernel.blocks, *kernel.symbols, *(p.value for p in kernel.params if isinstance(p.value, Var))}
     for n in walk(body):
-        if isinstance(n, For | Pipelined) and variables(n.start) | variables(n.stop) <= found:
-            found.add(n.var)
-        elif isinstance(n, Bind) and variables(n.value) <= found and not loads(n.value) and not calls(n.value):
+        if (isinstance(n, For | Pipelined) and variables(n.start) | variables(n.stop) <= found) or (
+            isinstance(n, Bind) and variables(n.value) <= found and not loads(n.value) and not calls(n.value)
+        ):
             found.add(n.var)
     return found
 
@@ -427,4 +489,3 @@ def _ranges(body: Stmt) -> dict[Var, tuple[int, int]]:
             if start is not None and stop is not None and start < stop:
                 found[n.var] = (start, stop - 1)
     return found
-

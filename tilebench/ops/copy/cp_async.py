@@ -1,7 +1,8 @@
 """cp.async: a global tile copied to shared memory without passing through registers, while the threads go on.
 
-Each thread copies chunks of 16 (or 8, or 4) bytes. All of a chunk must be contiguous and aligned on both sides, and inside or outside the
-tensor as one; outside, zeros are written. Source: PTX ISA, "Non-bulk asynchronous copies".
+Each thread copies chunks of 16 (or 8, or 4) bytes. All of a chunk must be contiguous and aligned on both
+sides, and inside or outside the tensor as one; outside, zeros are written. Source: PTX ISA, "Non-bulk
+asynchronous copies".
 """
 
 from __future__ import annotations
@@ -80,16 +81,19 @@ def _against(op: Copy, lanes: int) -> str:
         return f"the tile is not known to start at a multiple of {lanes} elements of {name}'s rows"
     last = int_value(source.buffer.shape[-1])
     start = int_value(source.offsets[-1])
-    within = last is not None and start is not None and 0 <= start and start + extent <= last
+    within = last is not None and start is not None and start >= 0 and start + extent <= last
     if not within and (last is None or last % lanes):
         return f"rows of {name} do not end at a multiple of {lanes} elements"
     if known_divisor(destination.offsets[-1]) % lanes:
-        return f"the tile is not known to start at a multiple of {lanes} elements of {destination.buffer.name}'s rows"
+        to = destination.buffer.name
+        return f"the tile is not known to start at a multiple of {lanes} elements of {to}'s rows"
     return ""
 
 
 def _strides(buffer: Buffer) -> tuple[int, ...] | None:
-    """Strides in elements as far as they are known: what certainly divides them. None when the last is unknown."""
+    """Strides in elements as far as they are known: what certainly divides them. None when the last is
+    unknown.
+    """
     if buffer.strides is not None:
         if int_value(buffer.strides[-1]) is None:
             return None

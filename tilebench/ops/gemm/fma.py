@@ -1,12 +1,14 @@
-"""A gemm of one multiply-add at a time: each thread has a tile of registers, operands come from shared memory.
+"""A gemm of one multiply-add at a time: each thread has a tile of registers, operands come from shared
+memory.
 
-For dtypes that tensor cores do not multiply exactly (float32, float64) and for shapes that they do not have. Any layout of C made of
-digits will do; the thread's rows are those of its register digits along M, its columns those along N.
+For dtypes that tensor cores do not multiply exactly (float32, float64) and for shapes that they do not have.
+Any layout of C made of digits will do; the thread's rows are those of its register digits along M, its
+columns those along N.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def accumulator_layout(m: int, n: int, threads: int) -> FragmentLayout:
-    """C (m, n) with about square tiles for each thread: groups of up to 4 neighbours along N, spread over the block."""
+    """C (m, n) with about square tiles for each thread: groups of up to 4 neighbours along N, spread over the
+    block.
+    """
     vector = next(v for v in (4, 2, 1) if n % v == 0)
     across = _threads_along_n(m, n // vector, vector, threads)
     down = threads // across
@@ -33,7 +37,9 @@ def accumulator_layout(m: int, n: int, threads: int) -> FragmentLayout:
     groups = -(-n // (vector * across))
     reg = (Digit(vector, 1, 1), Digit(groups, 1, vector * across), Digit(rows, 0, down))
     return FragmentLayout(
-        (m, n), tuple(d for d in reg if d.size > 1), tuple(d for d in (Digit(across, 1, vector), Digit(down, 0, 1)) if d.size > 1)
+        (m, n),
+        tuple(d for d in reg if d.size > 1),
+        tuple(d for d in (Digit(across, 1, vector), Digit(down, 0, 1)) if d.size > 1),
     )
 
 
@@ -65,7 +71,9 @@ class _Product:
         self.m, self.n, self.k = op.mnk
         self.padded = layout.padded_dims[-2:]
         start = layout.coordinate(b.thread, const(0))
-        self.row0, self.column0 = (b.bind(name, as_expr(x)) for name, x in zip(("row", "column"), start[-2:], strict=True))
+        self.row0, self.column0 = (
+            b.bind(name, as_expr(x)) for name, x in zip(("row", "column"), start[-2:], strict=True)
+        )
         self.rows, self.columns = (_Along.of(layout, rank - 2 + d) for d in range(2))
         self.dtype = op.c.dtype if op.c.dtype.bits >= 32 else float32
         self.step = next(s for s in (4, 2, 1) if self.k % s == 0)
@@ -78,12 +86,30 @@ class _Product:
         b, op, c = self.b, self.op, self.c
         if op.clear_accum or self.total is not c:
             for at in self._elements():
-                b.store(self.total, at, const(0, self.dtype) if op.clear_accum else cast(b.load(c, at), self.dtype))
+                b.store(
+                    self.total,
+                    at,
+                    const(0, self.dtype) if op.clear_accum else cast(b.load(c, at), self.dtype),
+                )
         with b.loop(self.k // self.step, unroll=False, name="k") as k:
             k = k * self.step
             self._load(op.a, op.transpose_a, self.rows, self.row0, self.m, self.padded[0], k, self.a)
-            self._load(op.b, not op.transpose_b, self.columns, self.column0, self.n, self.padded[1], k, self.b_registers)
-            with b.loop(self.step, name="s") as s, self.rows.loops(b) as (i, at_i), self.columns.loops(b) as (j, at_j), self._inside(i, j):
+            self._load(
+                op.b,
+                not op.transpose_b,
+                self.columns,
+                self.column0,
+                self.n,
+                self.padded[1],
+                k,
+                self.b_registers,
+            )
+            with (
+                b.loop(self.step, name="s") as s,
+                self.rows.loops(b) as (i, at_i),
+                self.columns.loops(b) as (j, at_j),
+                self._inside(i, j),
+            ):
                 x = b.load(self.a, self._place(op.transpose_a, self.rows, i, s))
                 y = b.load(self.b_registers, self._place(not op.transpose_b, self.columns, j, s))
                 product = cast(x, self.dtype) * cast(y, self.dtype)
@@ -94,14 +120,20 @@ class _Product:
 
     def _elements(self) -> Iterator[Expr]:
         """Once, inside of loops over the thread's elements of C: the place of one."""
-        with self.rows.loops(self.b) as (i, at_i), self.columns.loops(self.b) as (j, at_j), self._inside(i, j):
+        with (
+            self.rows.loops(self.b) as (i, at_i),
+            self.columns.loops(self.b) as (j, at_j),
+            self._inside(i, j),
+        ):
             yield at_i + at_j
 
     @contextmanager
-    def _inside(self, i: Expr, j: Expr) -> Iterator[None]:
+    def _inside(self, i: Expr, j: Expr) -> Generator[None, None, None]:
         """Only where row number i and column number j of the thread are in the tile."""
         row = binary("lt", self.rows.coordinate(self.row0, i), const(self.m)) if self.padded[0] else None
-        column = binary("lt", self.columns.coordinate(self.column0, j), const(self.n)) if self.padded[1] else None
+        column = (
+            binary("lt", self.columns.coordinate(self.column0, j), const(self.n)) if self.padded[1] else None
+        )
         with self.b.when(row), self.b.when(column):
             yield
 
@@ -110,20 +142,42 @@ class _Product:
         return s * along.count + i if k_outer else i * self.step + s
 
     def _load(
-        self, region: Region, k_outer: bool, along: _Along, start: Expr, extent: int, padded: bool, k: Expr, registers: Memory
+        self,
+        region: Region,
+        k_outer: bool,
+        along: _Along,
+        start: Expr,
+        extent: int,
+        padded: bool,
+        k: Expr,
+        registers: Memory,
     ) -> None:
-        """The operand's registers for `step` steps of K from k; k_outer: it is stored with K as the first dimension."""
+        """The operand's registers for `step` steps of K from k; k_outer: it is stored with K as the first
+        dimension.
+        """
         b = self.b
         _, layout, _ = b.shared(region.buffer)
         wanted = along.run if k_outer else self.step
         lanes = next(
-            v for v in (8, 4, 2, 1) if wanted % v == 0 and v * region.dtype.bytes <= 16 and (v == 1 or whole_chunks(region, layout, v))
+            v
+            for v in (8, 4, 2, 1)
+            if wanted % v == 0
+            and v * region.dtype.bytes <= 16
+            and (v == 1 or whole_chunks(region, layout, v))
         )
         if k_outer and extent % lanes:
             lanes = 1
         if k_outer:
             with b.loop(self.step, independent=True, name="s") as s, along.loops(b, by=lanes) as (i, _):
-                self._copy(region, k + s, self._clamped(along.coordinate(start, i), extent - lanes, padded), True, registers, s * along.count + i, lanes)
+                self._copy(
+                    region,
+                    k + s,
+                    self._clamped(along.coordinate(start, i), extent - lanes, padded),
+                    True,
+                    registers,
+                    s * along.count + i,
+                    lanes,
+                )
         else:
             with along.loops(b) as (i, _), b.loop(self.step // lanes, independent=True, name="s") as s:
                 at = self._clamped(along.coordinate(start, i), extent - 1, padded)
@@ -133,7 +187,9 @@ class _Product:
         """Registers that only pad the tile read its last element: what they compute is not looked at."""
         return binary("min", x, const(last)) if padded else x
 
-    def _copy(self, region: Region, k: Expr, i: Expr, k_outer: bool, registers: Memory, to: Expr, lanes: int) -> None:
+    def _copy(
+        self, region: Region, k: Expr, i: Expr, k_outer: bool, registers: Memory, to: Expr, lanes: int
+    ) -> None:
         b = self.b
         point = (k, i) if k_outer else (i, k)
         memory, index = b.shared_index(region, (*(const(0) for _ in region.shape[:-2]), *point))
@@ -171,7 +227,7 @@ class _Along:
         return self.digits[0][0] if self.digits and self.digits[0][1] == 1 else 1
 
     @contextmanager
-    def loops(self, b: ThreadBuilder, by: int = 1) -> Iterator[tuple[Expr, Expr]]:
+    def loops(self, b: ThreadBuilder, by: int = 1) -> Generator[tuple[Expr, Expr], None, None]:
         """Loops over all of them, `by` of the first digit at a time: (number, place in C's registers)."""
         with ExitStack() as stack:
             number: Expr = const(0)

@@ -1,8 +1,10 @@
-"""A gemm through mma.sync: each warp multiplies its rows by its columns, 16x8 atoms, operands from shared memory or registers.
+"""A gemm through mma.sync: each warp multiplies its rows by its columns, 16x8 atoms, operands from shared
+memory or registers.
 
-Per step of K: ldmatrix brings the warp's rows of A and columns of B to registers, then every pair of atoms is multiplied. Shared operands
-are read in whichever direction they are stored; ldmatrix transposes 16-bit elements on the way, other widths that would need it are read
-one by one. Source of the fragments and addresses: layouts/atoms.py.
+Per step of K: ldmatrix brings the warp's rows of A and columns of B to registers, then every pair of atoms is
+multiplied. Shared operands are read in whichever direction they are stored; ldmatrix transposes 16-bit
+elements on the way, other widths that would need it are read one by one. Source of the fragments and
+addresses: layouts/atoms.py.
 """
 
 from __future__ import annotations
@@ -50,8 +52,16 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
     if op.clear_accum:
         with b.loop(w.rows * w.columns * 4, independent=True) as r:
             b.store(c, r, const(0, c.dtype))
-    a_memory = b.fragment(op.a.buffer)[0] if op.a.buffer.scope == "fragment" else b.registers("a", w.rows * 4 * e, op.a.dtype)
-    b_memory = b.fragment(op.b.buffer)[0] if op.b.buffer.scope == "fragment" else b.registers("b", w.columns * 2 * e, op.b.dtype)
+    a_memory = (
+        b.fragment(op.a.buffer)[0]
+        if op.a.buffer.scope == "fragment"
+        else b.registers("a", w.rows * 4 * e, op.a.dtype)
+    )
+    b_memory = (
+        b.fragment(op.b.buffer)[0]
+        if op.b.buffer.scope == "fragment"
+        else b.registers("b", w.columns * 2 * e, op.b.dtype)
+    )
     with b.loop(w.steps, name="k") as kk:
         a_start, b_start = const(0), const(0)
         if op.a.buffer.scope == "fragment":
@@ -63,9 +73,21 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
         else:
             _load_b(op.b, not op.transpose_b, b, w, kk * step, b_memory)
         a_pitch = 4 * e * (w.steps if op.a.buffer.scope == "fragment" else 1)
-        with b.loop(w.rows, independent=True, name="mi") as i, b.loop(w.columns, independent=True, name="ni") as j:
+        with (
+            b.loop(w.rows, independent=True, name="mi") as i,
+            b.loop(w.columns, independent=True, name="ni") as j,
+        ):
             b.emit(
-                Mma((16, 8, step), c, (i * w.columns + j) * 4, a_memory, a_start + i * a_pitch, b_memory, b_start + j * (2 * e), kind)
+                Mma(
+                    (16, 8, step),
+                    c,
+                    (i * w.columns + j) * 4,
+                    a_memory,
+                    a_start + i * a_pitch,
+                    b_memory,
+                    b_start + j * (2 * e),
+                    kind,
+                )
             )
 
 
@@ -74,7 +96,10 @@ def _warp_grid(op: Gemm, b: ThreadBuilder) -> tuple[int, int]:
     m, n, _ = op.mnk
     _, held = b.fragment(op.c.buffer)
     warps = b.threads // 32
-    found = [(g, lifted(op.c, mma_accumulator((m, n), g).replicate(warps // (g[0] * g[1])))) for g in warp_splits(m, n, warps)]
+    found = [
+        (g, lifted(op.c, mma_accumulator((m, n), g).replicate(warps // (g[0] * g[1]))))
+        for g in warp_splits(m, n, warps)
+    ]
     for grid, layout in found:
         if layout == held:
             return grid
@@ -103,7 +128,14 @@ def _load_a(region: Region, stored_km: bool, b: ThreadBuilder, w: _Warp, k: Expr
 
 
 def _ldmatrix_a(
-    region: Region, stored_km: bool, b: ThreadBuilder, lane: Expr, row: Expr, k: Expr, registers: Memory, start: Expr
+    region: Region,
+    stored_km: bool,
+    b: ThreadBuilder,
+    lane: Expr,
+    row: Expr,
+    k: Expr,
+    registers: Memory,
+    start: Expr,
 ) -> None:
     if stored_km:
         at = _matrix(region, k + lane % 8 + lane // 16 * 8, row + lane // 8 % 2 * 8)
@@ -120,7 +152,9 @@ def _load_b(region: Region, stored_kn: bool, b: ThreadBuilder, w: _Warp, k: Expr
     if not _has_chunks(region, b) or (bits != 16 and stored_kn):
         with b.loop(w.columns, independent=True, name="ni") as j:
             column = w.first_column + j * 8
-            _one_by_one(region, not stored_kn, b, mma_b(bits), k, column, w.lane, registers, j * (2 * e), 2 * e)
+            _one_by_one(
+                region, not stored_kn, b, mma_b(bits), k, column, w.lane, registers, j * (2 * e), 2 * e
+            )
         return
     pairs, single = divmod(w.columns, 2)
     if pairs:

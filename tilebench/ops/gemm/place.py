@@ -25,7 +25,9 @@ _MMA: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "float8_e4m3": ("mma.m16n8k32", "fp8_mma", ("float32",)),
     "float8_e5m2": ("mma.m16n8k32", "fp8_mma", ("float32",)),
 }
-"""Operand dtype -> (instruction, the feature it needs, accumulators). Source: PTX ISA, mma, "Target ISA Notes"."""
+"""Operand dtype -> (instruction, the feature it needs, accumulators). Source: PTX ISA, mma, "Target ISA
+Notes".
+"""
 
 
 def warp_splits(m: int, n: int, warps: int) -> Iterator[tuple[int, int]]:
@@ -54,7 +56,11 @@ def offers(op: Gemm, target: Target, threads: int) -> tuple[Offer, ...]:
             not (reason := _against_fma(op)),
             reason or "multiply-adds of each thread on a tile of registers, operands from shared memory",
         ),
-        Offer(Instruction("expand"), True, "element by element: an operand is spread over the threads' registers"),
+        Offer(
+            Instruction("expand"),
+            True,
+            "element by element: an operand is spread over the threads' registers",
+        ),
     )
 
 
@@ -68,7 +74,8 @@ def _against_mma(
             return "float32 operands would be rounded to tf32; T.copy them to tfloat32 buffers to have that"
         return f"no tensor-core instruction multiplies {a} into {c}"
     if not target.supports(feature):
-        return f"{name} of {a} needs {'sm_89' if feature == 'fp8_mma' else 'sm_80'} or later; the target is {target}"
+        oldest = "sm_89" if feature == "fp8_mma" else "sm_80"
+        return f"{name} of {a} needs {oldest} or later; the target is {target}"
     if threads % 32:
         return f"{threads} threads are not whole warps"
     step = mma_k(a.bits)
@@ -121,7 +128,15 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
             if region.buffer.scope == "shared":
                 shape = region.buffer.static_shape
                 layout = swizzled(shape, region.dtype.bits)
-                found.append(Requirement(region.buffer, layout, False, "swizzled, so that ldmatrix has no bank conflicts", op.loc))
+                found.append(
+                    Requirement(
+                        region.buffer,
+                        layout,
+                        False,
+                        "swizzled, so that ldmatrix has no bank conflicts",
+                        op.loc,
+                    )
+                )
     elif instruction.name == "fma":
         from tilebench.ops.gemm.fma import accumulator_layout
 
@@ -130,7 +145,11 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
         for region, along_k in ((op.a, not op.transpose_a), (op.b, op.transpose_b)):
             if along_k and region.dtype.bits >= 8:
                 layout = swizzled(region.buffer.static_shape, region.dtype.bits)
-                found.append(Requirement(region.buffer, layout, False, "swizzled: threads read rows of it side by side", op.loc))
+                found.append(
+                    Requirement(
+                        region.buffer, layout, False, "swizzled: threads read rows of it side by side", op.loc
+                    )
+                )
     return tuple(found)
 
 
