@@ -49,6 +49,10 @@ class Loc:
         return f"<{self}>"
 
 
+WIDEST = 160
+"""Longer source lines are shown as a window of this many characters."""
+
+
 def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
@@ -61,10 +65,15 @@ def excerpt(at: Loc) -> list[str]:
     if text.strip():
         shown = text.expandtabs(1)
         # ast columns count UTF-8 bytes; carets count display cells.
-        raw = text.encode()
+        raw = text.encode(errors="replace")
         start = len(raw[: at.column].decode(errors="replace"))
         stop = len(raw[: at.end_column].decode(errors="replace")) if at.end_line in (0, at.line) else len(shown)
         stop = max(stop, start + 1)
+        if len(shown) > WIDEST:  # a window around the place
+            first = max(0, min(start - WIDEST // 4, len(shown) - WIDEST))
+            cut = shown[first : first + WIDEST]
+            shown = ("…" if first else "") + cut + ("…" if first + WIDEST < len(text) else "")
+            start, stop = start - first + bool(first), min(stop - first + bool(first), len(shown))
         carets = " " * _width(shown[:start]) + "^" * max(1, _width(shown[start:stop].rstrip()))
         lines += [f"  {gutter}{shown}", f"  {' ' * (len(gutter) - 2)}| {carets}"]
     if at.call_site is not None:
