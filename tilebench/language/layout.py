@@ -30,7 +30,11 @@ def Fragment(
     shape: Sequence[int], forward_fn: Callable[..., Any] | None = None, forward_thread_fn: Callable[..., Any] | None = None, replicate: int = 1,
     forward_index_fn: Callable[..., Any] | None = None,
 ) -> FragmentLayout:
-    """A fragment's place: forward_fn(i, j[, replica]) -> (thread, register), or the two functions apart."""
+    """A fragment's place: forward_fn(i, j[, replica]) -> (thread, register), or the two functions apart.
+
+    Without forward_index_fn a thread keeps its elements in row-major order.
+    """
+    kept: dict[int, int] = {}  # elements placed so far, by thread
     if forward_fn is None and forward_thread_fn is None:
         raise LayoutError("TB307", "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn", fix="T.Fragment((8, 8), lambda i, j: (thread, register))")
 
@@ -39,7 +43,11 @@ def Fragment(
             thread, register = forward_fn(*index)
         else:
             assert forward_thread_fn is not None, "checked above"
-            thread, register = forward_thread_fn(*index), forward_index_fn(*index[: len(tuple(shape))]) if forward_index_fn else 0
+            thread = forward_thread_fn(*index)
+            if forward_index_fn is not None:
+                register = forward_index_fn(*index[: len(tuple(shape))])
+            else:
+                register = kept[int(thread)] = kept.get(int(thread), -1) + 1
         return thread, register[0] if isinstance(register, list | tuple) else register
 
     return FragmentLayout.from_function(tuple(int(s) for s in shape), both, replicate=replicate) if replicate > 1 else FragmentLayout.from_function(tuple(int(s) for s in shape), both)
