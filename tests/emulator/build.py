@@ -1,9 +1,9 @@
-"""Hand-built thread programs: a few words around the nodes of the thread IR, each statement on a line of its own."""
+"""Hand-built thread programs: a few words around the nodes of the thread IR, a line for each statement."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -186,6 +186,10 @@ class Build:
             For(var, as_expr(start), as_expr(stop), seq(*body), const(step), kind, independent, loc=at)
         )
 
+    def each(self, count: int) -> AbstractContextManager[Var]:
+        """An unrolled loop of independent iterations."""
+        return self.loop(count, kind="unroll", independent=True)
+
     @contextmanager
     def when(self, condition: Expr) -> Iterator[None]:
         at = self.loc()
@@ -219,7 +223,8 @@ class Build:
         if not self.roles:
             self.end_role("all", 0, self.threads)
         return Program(
-            "test", tuple(self.params), self.globals, (), tuple(const(g) for g in self.grid), self.blocks, self.tx,
+            "test", tuple(self.params), self.globals, (),
+            tuple(const(g) for g in self.grid), self.blocks, self.tx,
             self.threads, tuple(self.roles), tuple(self.registers), tuple(self.memories), self.bytes, "sm_80",
         )  # fmt: skip
 

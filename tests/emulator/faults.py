@@ -1,6 +1,7 @@
 """Faulty thread programs, each with a right twin that differs in one statement.
 
-A case is a function of `bad`; it gives the program, its arguments, and what the bad one must report: the kind and the lines.
+A case is a function of `bad`; it gives the program, its arguments, and what the bad one must report: the kind
+and the lines.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from tilebench.ir.expr import cast, select
 
 @dataclass(frozen=True)
 class Case:
-    """lines: of the finding's statements, in the order earlier, later; None where the fault has no statement (unwritten output)."""
+    """lines: of the finding's statements, in the order earlier, later.
+
+    None where the fault has no statement (unwritten output).
+    """
 
     build: Build
     arguments: tuple[Any, ...]
@@ -646,7 +650,7 @@ def ldmatrix_rows_of_the_wrong_pitch(bad: bool) -> Case:
 
 @case
 def barrier_in_a_divergent_branch(bad: bool) -> Case:
-    b, a, c, s = _setup(32)
+    b, _, _, s = _setup(32)
     with b.when(b.tx < 16):
         b.store(s, b.tx, 1)
         line = b.sync() if bad else 0
@@ -657,7 +661,7 @@ def barrier_in_a_divergent_branch(bad: bool) -> Case:
 
 @case
 def barrier_that_one_warp_skips(bad: bool) -> Case:
-    b, a, c, s = _setup(64)
+    b, *_ = _setup(64)
     with b.when(b.tx < (32 if bad else 64)):
         line = b.sync()
     return Case(b, _data(64), "deadlock", (line,))
@@ -665,7 +669,7 @@ def barrier_that_one_warp_skips(bad: bool) -> Case:
 
 @case
 def barrier_in_a_loop_of_the_thread(bad: bool) -> Case:
-    b, a, c, s = _setup(64)
+    b, *_ = _setup(64)
     with b.loop(b.tx // 32 + 1 if bad else (b.tx // 64) + 2):
         line = b.sync()
     return Case(b, _data(64), "deadlock", (line,))
@@ -673,7 +677,7 @@ def barrier_in_a_loop_of_the_thread(bad: bool) -> Case:
 
 @case
 def leaving_before_the_barrier(bad: bool) -> Case:
-    b, a, c, s = _setup(64)
+    b, *_ = _setup(64)
     with b.loop(4) as i:
         with b.when((i == 2) & (b.tx == 7) if bad else i == 2):
             b.leave()
@@ -730,7 +734,7 @@ def producer_and_consumer_with_one_barrier(bad: bool) -> Case:
 
 @case
 def shuffle_in_a_divergent_branch(bad: bool) -> Case:
-    b, a, c, _ = _setup(32)
+    b, _, c, _ = _setup(32)
     if bad:
         with b.when(b.tx < 16):
             line = b.store(c, b.tx, intrinsic("shfl_xor", b.tx, 16))

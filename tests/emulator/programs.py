@@ -1,4 +1,4 @@
-"""Random thread programs that have one meaning: no races, no index out of range, no division by zero, barriers for all."""
+"""Random thread programs of one meaning: no races, indices in range, no division by 0, barriers for all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ I32, F32 = as_dtype("int32"), as_dtype("float32")
 
 
 class RandomProgram:
-    """A program of `size` statements drawn from a seed; outputs are int32 I[threads * blocks * 4] and float32 F[...]."""
+    """A program of `size` statements drawn from a seed.
+
+    Outputs are int32 I[threads * blocks * 4] and float32 F[...].
+    """
 
     def __init__(self, seed: int, size: int = 6) -> None:
         self.rng = random.Random(seed)

@@ -1,7 +1,8 @@
-"""A second emulator, as plain as can be: every thread is a generator over Python and NumPy scalars, one node at a time.
+"""A second emulator, as plain as can be: every thread is a generator over Python and NumPy scalars, one node
+at a time.
 
-It knows nothing of masks, vectorisation or hoisting, so what it computes is what the emulator must compute. Barriers and shuffles
-are points where a thread waits for the others.
+It knows nothing of masks, vectorisation or hoisting, so what it computes is what the emulator must compute.
+Barriers and shuffles are points where a thread waits for the others.
 """
 
 from __future__ import annotations
@@ -151,9 +152,10 @@ def _binary(e: Binary, a: Any, b: Any) -> Any:
     kind = e.left.dtype
     table: dict[str, Any] = {
         "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: a / b,
-        "min": lambda: min(a, b), "max": lambda: max(a, b), "eq": lambda: a == b, "ne": lambda: a != b, "lt": lambda: a < b,
-        "le": lambda: a <= b, "gt": lambda: a > b, "ge": lambda: a >= b, "bitand": lambda: a & b, "bitor": lambda: a | b,
-        "bitxor": lambda: a ^ b, "floordiv": lambda: a // b, "floormod": lambda: a % b, "shl": lambda: a << b, "shr": lambda: a >> b,
+        "min": lambda: min(a, b), "max": lambda: max(a, b), "eq": lambda: a == b, "ne": lambda: a != b,
+        "lt": lambda: a < b, "le": lambda: a <= b, "gt": lambda: a > b, "ge": lambda: a >= b,
+        "bitand": lambda: a & b, "bitor": lambda: a | b, "bitxor": lambda: a ^ b,
+        "floordiv": lambda: a // b, "floormod": lambda: a % b, "shl": lambda: a << b, "shr": lambda: a >> b,
         "truncdiv": lambda: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
         "truncmod": lambda: abs(a) % abs(b) * (1 if a >= 0 else -1),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Bank conflicts and sectors counted from real addresses, against a count bank by bank and known access patterns."""
+"""Bank conflicts and sectors counted from real addresses, against a count bank by bank and known patterns."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_attention_agrees_with_float64() -> None:
     q, k, v = (rng.standard_normal((n, 64)).astype(np.float16) for n in (128, 256, 256))
     out = np.zeros((128, 64), np.float32)
     assert attention(4).run(q, k, v, out).findings == ()
-    # p is rounded to float16 (2**-11) before the second product, and exp2 takes s with an error of 64 * 2**-24 * |q||k|
+    # p is rounded to float16 (2**-11) before the second product; s has an error of 64 * 2**-24 * |q||k|
     assert np.abs(out - attention_reference(q, k, v)).max() < 2.0**-10 * np.abs(v).max()
 
 
@@ -79,11 +80,12 @@ def test_blocks_are_quick(capsys: pytest.CaptureFixture[str]) -> None:
         start = time.process_time()
         compiled = compile_program(program, True)
         translated = time.process_time() - start
-        seconds = best(lambda: run_program(program, arguments, {}, compiled=compiled))
+        seconds = best(partial(run_program, program, arguments, {}, compiled=compiled))
         plain = compile_program(program, False)
-        bare = best(lambda: run_program(program, arguments, {}, checks=False, compiled=plain))
+        bare = best(partial(run_program, program, arguments, {}, checks=False, compiled=plain))
         lines.append(
-            f"{name}: {seconds * 1000:.0f} ms with all checks, {bare * 1000:.0f} ms without (bar {bar * 1000:.0f}); translated in {translated * 1000:.0f} ms"
+            f"{name}: {seconds * 1000:.0f} ms with all checks, {bare * 1000:.0f} ms without "
+            f"(bar {bar * 1000:.0f}); translated in {translated * 1000:.0f} ms"
         )
         ratios.append(seconds / bare)
     with capsys.disabled():

@@ -1,4 +1,7 @@
-"""Real kernels through all passes: as they are the emulator is silent; without any one wait, commit or barrier it is not."""
+"""Real kernels through all passes: as they are the emulator is silent.
+
+Without any one wait, commit or barrier it is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs: the emulator agrees bit for bit with a scalar reference that shares no code with it, in every schedule."""
+"""Random programs: the emulator agrees bit for bit with a scalar reference that shares no code with it."""
 
 from __future__ import annotations
 

@@ -28,9 +28,18 @@ def fragment_c(lane: int, register: int) -> tuple[int, int]:
 
 
 CASES = [
-    (16, "float16", "float32"), (8, "float16", "float32"), (16, "bfloat16", "float32"), (16, "float16", "float16"), (8, "float32", "float32"),
-    (4, "float32", "float32"), (32, "int8", "int32"), (32, "uint8", "int32"), (16, "int8", "int32"), (32, "float8_e4m3", "float32"), (32, "float8_e5m2", "float32"),
-]  # fmt: skip
+    (16, "float16", "float32"),
+    (8, "float16", "float32"),
+    (16, "bfloat16", "float32"),
+    (16, "float16", "float16"),
+    (8, "float32", "float32"),
+    (4, "float32", "float32"),
+    (32, "int8", "int32"),
+    (32, "uint8", "int32"),
+    (16, "int8", "int32"),
+    (32, "float8_e4m3", "float32"),
+    (32, "float8_e5m2", "float32"),
+]
 
 
 @pytest.mark.parametrize(("k", "dtype", "accumulator"), CASES)

@@ -227,7 +227,7 @@ def test_integer_division_rounds_as_its_name_says(op: str, uniform: bool) -> Non
         b.store(out, b.tx, binary(op, left, const(y)))  # type: ignore[arg-type]
         c = zeros(32, "int32")
         b.run(x, c, np.full(32, x, np.int32))
-        q = int(math.floor(x / y)) if op.startswith("floor") else int(x / y)
+        q = math.floor(x / y) if op.startswith("floor") else int(x / y)
         assert c[0] == np.int64(q if op.endswith("div") else x - q * y).astype(np.int32), (op, x, y)
 
 
@@ -486,8 +486,9 @@ UNARY = [
 @pytest.mark.parametrize("name", UNARY)
 def test_float_functions(name: str) -> None:
     reference = {
-        "exp2": lambda x: 2.0**x, "log2": math.log2, "rsqrt": lambda x: 1 / math.sqrt(x), "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-        "round": lambda x: math.floor(x + 0.5), "trunc": int, "nearbyint": round, "abs": abs, "rcp": lambda x: 1 / x,
+        "exp2": lambda x: 2.0**x, "log2": math.log2, "rsqrt": lambda x: 1 / math.sqrt(x),
+        "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "round": lambda x: math.floor(x + 0.5), "trunc": int,
+        "nearbyint": round, "abs": abs, "rcp": lambda x: 1 / x,
     }  # fmt: skip
     f = reference.get(name) or getattr(math, name)
     b = Build(32)
@@ -516,7 +517,7 @@ def test_bit_functions() -> None:
         intrinsic("reinterpret", intrinsic("reinterpret", x, dtype="float32"), dtype="int32"),
     )
     b.store(out, b.tx * 4 + 3, intrinsic("dp4a", x, const(0x01FF0201), const(7)))
-    values = np.array([0, 1, -1, 0x7FFFFFFF, 0x01020304, -(2**31)] + list(range(26)), np.int32)
+    values = np.array([0, 1, -1, 0x7FFFFFFF, 0x01020304, -(2**31), *range(26)], np.int32)
     c = zeros(128, "int32")
     b.run(values, c)
     for v, row in zip(values.tolist(), c.reshape(32, 4).tolist(), strict=True):
@@ -528,7 +529,8 @@ def test_bit_functions() -> None:
 
 def test_empty_and_tiny_arrays_are_only_read_where_they_have_elements() -> None:
     b = Build(32)
-    none, few, out = b.tensor("N", 0, "float32"), b.tensor("A", 3, "float32"), b.tensor("C", 128, "float32", "out")
+    none, few = b.tensor("N", 0, "float32"), b.tensor("A", 3, "float32")
+    out = b.tensor("C", 128, "float32", "out")
     r = b.regs("r", 4, "float32")
     b.copy(r, 0, few, b.tx * 4, 4, b.tx < 0, zero_fill=True)
     b.copy(out, b.tx * 4, r, 0, 4)

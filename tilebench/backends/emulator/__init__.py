@@ -2,32 +2,40 @@
 
 How it works, on one page
 -------------------------
-*One generator per role, all its threads at once.* `compile.py` and `expressions.py` turn a role's body into the source of one Python
-generator function, compiled once. A value that differs between threads is an array whose last axis is the threads; one that is the
-same in all of them (block index, loop counters, sizes) stays a Python number, and control flow on it stays Python's. A condition
-that differs becomes a mask: both sides of an `if` run, each for its threads; a loop runs until no thread is left in it.
-What depends only on the thread is computed once for all blocks, what depends on the block once for a block, and so on inwards.
+*One generator per role, all its threads at once.* `compile.py` and `expressions.py` turn a role's body into
+the source of one Python generator function, compiled once. A value that differs between threads is an array
+whose last axis is the threads; one that is the same in all of them (block index, loop counters, sizes) stays
+a Python number, and control flow on it stays Python's. A condition that differs becomes a mask: both sides of
+an `if` run, each for its threads; a loop runs until no thread is left in it. What depends only on the thread
+is computed once for all blocks, what depends on the block once for a block, and so on inwards.
 
-*Loops that run as one.* `For(independent=True)` adds a leading axis: 64 registers of 128 threads are one NumPy operation on [64, 128]. An
-`mma` in such loops becomes one matrix product a warp (`tensorcore.py`); sums are in float32, as the tensor core's products are exact there.
+*Loops that run as one.* `For(independent=True)` adds a leading axis: 64 registers of 128 threads are one
+NumPy operation on [64, 128]. An `mma` in such loops becomes one matrix product a warp (`tensorcore.py`); sums
+are in float32, as the tensor core's products are exact there.
 
-*Memory* (`memory.py`). Shared memory is one byte array a block, seen through typed views; global tensors are the arrays of the
-call as flat memory (element 0 is the tensor's first element). Every access has bounds. Register arrays are [count, threads].
+*Memory* (`memory.py`). Shared memory is one byte array a block, seen through typed views; global tensors are
+the arrays of the call as flat memory (element 0 is the tensor's first element). Every access has bounds.
+Register arrays are [count, threads].
 
-*Time* (`barriers.py`, `schedule.py`). A role yields at a barrier that is not open yet; roles and blocks take turns forward, in reverse or
-shuffled by a seed. `cp.async` (`async_copies.py`) reads at once and writes when its thread waits for it.
+*Time* (`barriers.py`, `schedule.py`). A role yields at a barrier that is not open yet; roles and blocks take
+turns forward, in reverse or shuffled by a seed. `cp.async` (`async_copies.py`) reads at once and writes when
+its thread waits for it.
 
-*Checks* (`race.py`) do not depend on the order of running. Each granule of shared memory (the greatest common width of the accesses to
-it, 1 to 16 bytes) remembers who wrote it last, who read it, and in which segment of time between barriers; a barrier
-says which segments of other warps are known to be over. So a race is found even when this run gave the right values:
+*Checks* (`race.py`) do not depend on the order of running. Each granule of shared memory (the greatest common
+width of the accesses to it, 1 to 16 bytes) remembers who wrote it last, who read it, and in which segment of
+time between barriers; a barrier says which segments of other warps are known to be over. So a race is found
+even when this run gave the right values:
 
     thread 3 writes s[7] at line 4        segment 1 of warp 0
     barrier of warps 0 and 1              warps 0 and 1: everything up to segment 1 is over
-    thread 40 reads s[7] at line 6        segment 1 of warp 0 is over: in order. Without the barrier: a race, with both lines
+    thread 40 reads s[7] at line 6        segment 1 of warp 0 is over: in order
 
-Global memory is checked between blocks in the same way (blocks are never in order). Reads of shared memory and registers that nobody
-wrote, outputs with elements that nobody wrote, barriers that not all threads reach, part-warp mma/ldmatrix/shuffles, misaligned vectors, divisions by
-zero and failed assertions are findings too. *Counts* (`counts.py`): bank conflicts and sectors from real addresses, instructions by kind.
+Without the barrier it would be a race, reported with both lines and both threads.
+
+Global memory is checked between blocks in the same way (blocks are never in order). Reads of shared memory
+and registers that nobody wrote, outputs with elements that nobody wrote, barriers that not all threads reach,
+part-warp mma/ldmatrix/shuffles, misaligned vectors, divisions by zero and failed assertions are findings too.
+*Counts* (`counts.py`): bank conflicts and sectors from real addresses, instructions by kind.
 
 Not modelled: time in cycles, caches, the order of float atomics on a real device.
 """

@@ -1,7 +1,7 @@
 """Arithmetic of the thread program in NumPy: rounding, integer division, casts.
 
-Values are in compute form (ir/dtype.py). A value that is the same in all threads is a Python int or bool, or a NumPy
-float scalar; one that differs is an array whose last axis is the threads.
+Values are in compute form (ir/dtype.py). A value that is the same in all threads is a Python int or bool, or
+a NumPy float scalar; one that differs is an array whose last axis is the threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def rounded(values: Any, dtype: DType) -> Any:
 
 
 def convert(value: Any, source: DType, target: DType) -> Any:
-    """Cast: narrower floats round to nearest even, float to int truncates and saturates (NaN gives 0), ints wrap."""
+    """A value conversion.
+
+    Floats round to nearest even, float to int truncates and saturates (NaN gives 0), ints wrap.
+    """
     if isinstance(value, int) and not target.is_float:
         return bool(value) if target.kind == "bool" else wrap(int(value), target)
     if target.kind == "bool":
@@ -107,8 +110,7 @@ def shr(a: int, b: int, bits: int) -> int:
 
 def where(condition: Any, then: Any, orelse: Any, dtype: np.dtype[Any]) -> Any:
     """np.where with a result of `dtype` whatever Python scalars are among the arms."""
-    out: Any = np.where(condition, then, orelse)
-    return out if out.dtype == dtype else out.astype(dtype)
+    return np.asarray(np.where(condition, then, orelse), dtype=dtype)
 
 
 def poison(dtype: DType, shape: tuple[int, ...]) -> np.ndarray:

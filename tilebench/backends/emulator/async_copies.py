@@ -1,7 +1,8 @@
 """cp.async: copies that become visible when their thread has waited for the group they are in.
 
-The data is read when the copy is issued and written when it is waited for, the latest moment that the hardware may choose,
-so a program that forgets the wait also gets the old values. Copies that are never waited for land when the role ends.
+The data is read when the copy is issued and written when it is waited for, the latest moment that the
+hardware may choose, so a program that forgets the wait also gets the old values. Copies that are never waited
+for land when the role ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Pending:
-    """Flat copies of one execution of a statement: element index, thread column, group and data [n, lanes] of each."""
+    """One execution of a statement, flat: element index, thread column, group, data [n, lanes] of each."""
 
     site: Site
     index: np.ndarray

@@ -1,7 +1,8 @@
 """Barriers between warps: who has arrived, when it opens, and what stands still when it cannot.
 
-A role is a generator; it yields the barrier it waits for. A barrier opens when as many threads as it counts have arrived.
-When no generator can go on, the block is deadlocked and the finding names the waiting threads and lines.
+A role is a generator; it yields the barrier it waits for. A barrier opens when as many threads as it counts
+have arrived. When no generator can go on, the block is deadlocked and the finding names the waiting threads
+and lines.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Meeting:
 def barrier(
     rs: Role, id: int, threads: int | None, mask: Any, at: Loc | None, predicate: Any = None
 ) -> Generator[Meeting, None, np.ndarray]:
-    """bar.sync: wait for `threads` (None: the whole block); gives every thread's predicate (of this meeting)."""
+    """bar.sync: wait for `threads` (None: the whole block).
+
+    Gives every thread's predicate (of this meeting).
+    """
     block = rs.block
     count = block.machine.program.threads if threads is None else threads
     active = rs.active(mask)
@@ -84,10 +88,12 @@ def _warps_of(rs: Role, active: np.ndarray | None, id: int, count: int, at: Loc 
     if partial.any() or (everyone and bool((active != rs.real).any())):
         waiting, missing = int(active.sum()), int((rs.real & ~active).sum())
         first = int(rs.tid[np.flatnonzero(rs.real & ~active)[0]])
-        text = f"barrier at {_line(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {missing} {'never comes' if missing == 1 else 'never come'} (first: thread {first})"
+        never = f"{missing} never {'comes' if missing == 1 else 'come'} (first: thread {first})"
+        text = f"barrier at {_line(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {never}"
         _stop(
             rs.block, "deadlock", text, (at,),
-            "move the barrier out of the branch or loop that depends on the thread, so that every thread reaches it", "TB410",
+            "move the barrier out of the branch or loop of the thread: all threads must reach it",
+            "TB410",
         )  # fmt: skip
     return rs.warps[whole.any(axis=1)]
 
@@ -95,7 +101,8 @@ def _warps_of(rs: Role, active: np.ndarray | None, id: int, count: int, at: Loc 
 def report_deadlock(block: Block, waiting: list[tuple[Role, Meeting]]) -> None:
     """No role can go on."""
     parts = [
-        f"role {rs.name!r} waits at {_line(m.places[-1])} for barrier {m.id}: {m.arrived} of {m.count} threads are there"
+        f"role {rs.name!r} waits at {_line(m.places[-1])} for barrier {m.id}: "
+        f"{m.arrived} of {m.count} threads are there"
         for rs, m in waiting
     ]
     _stop(

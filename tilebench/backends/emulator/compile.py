@@ -122,7 +122,8 @@ def _compile_role(program: Program, role: RoleSpec, w: Statements) -> CompiledRo
     ]
     source = "\n".join(lines)
     names: dict[str, Any] = {
-        **HELPERS, **w.constants, "barrier": barrier, "ldmatrix": tensorcore.ldmatrix, "write": registers.write,
+        **HELPERS, **w.constants,
+        "barrier": barrier, "ldmatrix": tensorcore.ldmatrix, "write": registers.write,
         "write_rows": registers.write_rows, "read_rows": registers.read_rows,
     }  # fmt: skip
     exec(

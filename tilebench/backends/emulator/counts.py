@@ -1,10 +1,11 @@
 """What accesses cost, from their real addresses: bank conflicts of shared memory, sectors of global memory.
 
-Shared memory has 32 banks of 4 bytes. A warp's access of up to 4 bytes a lane is one phase of 32 lanes; of 8 bytes two
-phases of 16; of 16 bytes four phases of 8; ldmatrix takes one phase per 8x8 matrix (8 rows of 16 bytes). A phase takes as
-many cycles ("ways") as the most loaded bank has distinct words; lanes on the same word share it. Global memory is moved in
-sectors of 32 bytes. Sources: CUDA C++ Programming Guide, "Shared Memory" of compute capability 5.x and later; NVIDIA
-forum's and Nsight Compute's description of wavefronts for wide accesses.
+Shared memory has 32 banks of 4 bytes. A warp's access of up to 4 bytes a lane is one phase of 32 lanes; of 8
+bytes two phases of 16; of 16 bytes four phases of 8; ldmatrix takes one phase per 8x8 matrix (8 rows of 16
+bytes). A phase takes as many cycles ("ways") as the most loaded bank has distinct words; lanes on the same
+word share it. Global memory is moved in sectors of 32 bytes. Sources: CUDA C++ Programming Guide, "Shared
+Memory" of compute capability 5.x and later; NVIDIA forum's and Nsight Compute's description of wavefronts for
+wide accesses.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def phases(width: int) -> int:
 
 
 def conflict_ways(addresses: np.ndarray, width: int, active: np.ndarray | None = None) -> np.ndarray:
-    """Ways of each phase of shared accesses. addresses: bytes, [..., lanes] with lanes a multiple of 32; 0 where none is active."""
+    """Ways of each phase of shared accesses.
+
+    Addresses: bytes, [..., lanes] with lanes a multiple of 32; 0 where none is active.
+    """
     lanes = phases(width)
     words_each = max(1, width // 4)
     words = (addresses.reshape(-1, lanes) >> 2)[:, :, None] + np.arange(words_each)
@@ -88,7 +92,10 @@ def sector_counts(addresses: np.ndarray, width: int, active: np.ndarray | None =
 
 
 class Tally:
-    """Running counts of one access statement. Patterns that repeat (modulo 128 bytes) are counted once and remembered."""
+    """Running counts of one access statement.
+
+    Patterns that repeat (modulo 128 bytes) are counted once and remembered.
+    """
 
     __slots__ = ("active_lanes", "cache", "phase_count", "requests", "sectors", "ways_sum", "ways_worst")
 

@@ -1,4 +1,4 @@
-"""The emulator as a back end: build compiles the thread program, launch runs all blocks and raises what it found."""
+"""The emulator as a back end: `build` compiles the program, `launch` runs it and raises what it found."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def error_of(finding: Finding, places: tuple[Loc | None, ...]) -> LaunchError | 
         else SyncError
     )
     return kind(
-        finding.code or "TB430", finding.text, at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
+        finding.code or "TB430", finding.text,
+        at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
         notes=[(at, "the other access") for at in known[:-1] if at.line != known[-1].line],
     )  # fmt: skip
 

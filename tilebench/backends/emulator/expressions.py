@@ -1,9 +1,10 @@
 """Expressions of a thread program as Python source, computed as far out as their variables allow.
 
-The source is generated from the IR alone: every name is made here, by number; nothing of the user's text is pasted.
-A value has *loop axes* (loops that run as one vectorised operation) and may have the *thread* axis; a value with neither is
-uniform and stays a Python int or bool, or a NumPy float scalar. A pure value is a temporary in the outermost open scope
-that knows its variables (scope 0: the program, 1: a block, then loops), and is made once for equal source.
+The source is generated from the IR alone: every name is made here, by number; nothing of the user's text is
+pasted. A value has *loop axes* (loops that run as one vectorised operation) and may have the *thread* axis; a
+value with neither is uniform and stays a Python int or bool, or a NumPy float scalar. A pure value is a
+temporary in the outermost open scope that knows its variables (scope 0: the program, 1: a block, then loops),
+and is made once for equal source.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _SHUFFLES = frozenset({"shfl_xor", "shfl_up", "shfl_down", "shfl"})
 
 @dataclass(frozen=True)
 class Value:
-    """Source of a value. level: the scope that it is valid in; axes: its loop axes; view: it shows a register array's own memory."""
+    """Source of a value.
+
+    Level: the scope that it is valid in; axes: its loop axes; view: it shows a register array's own memory.
+    """
 
     code: str
     level: int
@@ -45,6 +49,7 @@ class Value:
 
     @property
     def uniform(self) -> bool:
+        """The same in all threads and all iterations of loops that run as one."""
         return not self.axes and not self.thread
 
 
@@ -58,7 +63,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class RegisterIndex:
-    """Source of a register index: `code`, `columns` ('None' or the thread columns), and the axes of what it selects."""
+    """Source of a register index; columns: 'None' or the thread columns; axes: of what it selects."""
 
     code: str
     columns: str
@@ -150,6 +155,7 @@ class Emitter:
 
     @property
     def mask_code(self) -> str:
+        """Source of the current mask."""
         return "None" if self.mask is None else self.mask.code
 
     def with_mask(self, condition: Value) -> Value:
@@ -392,7 +398,8 @@ class Emitter:
     def _call(self, e: Call) -> Value:
         if e.name in _SYNC:
             p = self.value(e.args[0])
-            code = f"(yield from barrier(rs, 0, None, {self.mask_code}, {self.constant(e.loc or self.at)}, {p.code})).{_SYNC[e.name]}()"
+            at = self.constant(e.loc or self.at)
+            code = f"(yield from barrier(rs, 0, None, {self.mask_code}, {at}, {p.code})).{_SYNC[e.name]}()"
             return self.effect(
                 f"rs.uniform({code})" if e.dtype.kind == "bool" else f"np.full(rs.threads, {code}, np.int32)",
                 frozenset(),
@@ -474,9 +481,8 @@ class Emitter:
         """Code that reports registers read before they were written."""
         if self.checks:
             n = self.register_number(memory)
-            self.put(
-                f"if not V{n}.complete: rs.missing(V{n}, {self.constant(memory)}, {index.code}, {index.columns}, {count}, {self.mask_code}, {self.constant(self.at)})"
-            )
+            where = f"{index.code}, {index.columns}, {count}, {self.mask_code}, {self.constant(self.at)}"
+            self.put(f"if not V{n}.complete: rs.missing(V{n}, {self.constant(memory)}, {where})")
 
     def note_written(self, memory: Memory, index: RegisterIndex, count: int) -> None:
         """Code that notes a write of registers."""
@@ -503,8 +509,9 @@ def _touches_memory(e: Expr) -> bool:
 
 
 HELPERS: dict[str, Any] = {
-    "np": np, "convert": arithmetic.convert, "round_bfloat16": arithmetic.round_bfloat16, "rounded": arithmetic.rounded,
-    "wrap4": arithmetic.wrap4, "floordiv": arithmetic.floordiv, "floormod": arithmetic.floormod, "truncdiv": arithmetic.truncdiv,
+    "np": np, "convert": arithmetic.convert, "round_bfloat16": arithmetic.round_bfloat16,
+    "rounded": arithmetic.rounded, "wrap4": arithmetic.wrap4, "floordiv": arithmetic.floordiv,
+    "floormod": arithmetic.floormod, "truncdiv": arithmetic.truncdiv,
     "truncmod": arithmetic.truncmod, "shl": arithmetic.shl, "shr": arithmetic.shr, "where": arithmetic.where,
     "shuffle": warp.shuffle, "vote": warp.vote,
 }  # fmt: skip

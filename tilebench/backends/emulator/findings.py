@@ -1,4 +1,4 @@
-"""What the emulator has to say: findings collected once per pair of statements, in the words of the user's program."""
+"""What the emulator has to say, once for each pair of statements, in the words of the user's program."""
 
 from __future__ import annotations
 

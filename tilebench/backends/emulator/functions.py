@@ -52,7 +52,8 @@ def _round(x: Any) -> Any:
 _FLOAT: dict[str, Function] = {
     "exp": np.exp, "exp2": np.exp2, "exp10": _exp10, "log": np.log, "log2": np.log2, "log10": np.log10,
     "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf, "sigmoid": _sigmoid,
     "floor": np.floor, "ceil": np.ceil, "round": _round, "trunc": np.trunc, "nearbyint": np.rint, "rcp": _rcp,
     "pow": np.power, "fmod": np.fmod, "atan2": np.arctan2, "copysign": np.copysign, "hypot": np.hypot,

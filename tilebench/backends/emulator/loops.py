@@ -1,4 +1,4 @@
-"""Facts about loops of a thread program: whether one can run as a single operation, and how it grows when written out."""
+"""Facts about loops: whether one can run as a single operation, and how it grows when written out."""
 
 from __future__ import annotations
 
@@ -56,9 +56,10 @@ _ALONE = (While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsy
 def runs_as_one(s: For) -> bool:
     """Whether the body of an independent loop can run for all iterations at once.
 
-    Not when it synchronises, leaves the loop, wants the old value of an atomic, has an inner loop with bounds that follow this
-    one's variable, writes a register whose index does not follow it (a scratch register, reused in each iteration), or reads
-    an array that it writes at another index than it writes: then the loop runs as it stands, whatever its mark says.
+    Not when it synchronises, leaves the loop, wants the old value of an atomic, has an inner loop with bounds
+    that follow this one's variable, writes a register whose index does not follow it (a scratch register,
+    reused in each iteration), or reads an array that it writes at another index than it writes: then the loop
+    runs as it stands, whatever its mark says.
     """
     follows = {s.var}
     for node in walk(s.body):

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Machine:
-    """One launch. arrays, origins, spans: the flat global arrays, where element 0 is in them, how many elements."""
+    """One launch.
+
+    Arrays, origins, spans: the flat global arrays, where element 0 is in them, how many elements.
+    """
 
     program: Program
     arrays: list[np.ndarray]
@@ -56,11 +59,15 @@ class Machine:
         )
         same = conflict.kind == "WAW-same"
         if b0 == b1:
-            text = f"{element}: thread {t0} {verb0} it at {line(earlier.at)} and thread {t1} {verb1} it at {line(later.at)}, with no barrier between (block {self.name(b0)})"
+            first, second = f"thread {t0}", f"thread {t1}"
+            end = f", with no barrier between (block {self.name(b0)})"
             hint = _hint(earlier.at, later.at, warp=False)
         else:
-            text = f"{element}: block {self.name(b0)} thread {t0} {verb0} it at {line(earlier.at)} and block {self.name(b1)} thread {t1} {verb1} it at {line(later.at)}"
+            first, second = f"block {self.name(b0)} thread {t0}", f"block {self.name(b1)} thread {t1}"
+            end = ""
             hint = "blocks are not ordered: let one block own the element, or use an atomic operation"
+        text = f"{element}: {first} {verb0} it at {line(earlier.at)}"
+        text += f" and {second} {verb1} it at {line(later.at)}{end}"
         if same:
             text += "; both write the same value"
         self.findings.add(
@@ -110,6 +117,7 @@ class Block:
 
     @property
     def name(self) -> str:
+        """The block as the user numbers it."""
         return self.machine.name(self.number)
 
     def view(self, dtype: np.dtype[Any]) -> np.ndarray:
@@ -144,9 +152,11 @@ class Block:
             ("reads" if conflict.kind == "WAR" else "writes"),
             ("reads" if conflict.kind.startswith("RAW") else "writes"),
         )
-        where = f"{element}{alias}: thread {t0} {verb0} it at {line(earlier.at)} and thread {t1} {verb1} it at {line(later.at)}"
+        where = f"{element}{alias}: thread {t0} {verb0} it at {line(earlier.at)}"
+        where += f" and thread {t1} {verb1} it at {line(later.at)}"
         if conflict.kind.endswith("async"):
-            text = f"{element}{alias}: thread {t1} {verb1} it at {line(later.at)} while thread {t0}'s asynchronous copy of {line(earlier.at)} is still under way"
+            text = f"{element}{alias}: thread {t1} {verb1} it at {line(later.at)}"
+            text += f" while thread {t0}'s asynchronous copy of {line(earlier.at)} is still under way"
             hint = f"wait for the copy (and a barrier, when other threads read) before {line(later.at)}"
             machine.findings.add(
                 key,
@@ -174,7 +184,8 @@ class Block:
         key = ("uninitialised", s.place.name, s.at or s.number)
         if self.machine.findings.known(*key):
             return
-        text = f"{self._element(s, granule)} is read at {line(s.at)} before anything was written there (block {self.name}, thread {thread})"
+        text = f"{self._element(s, granule)} is read at {line(s.at)} before anything was written there"
+        text += f" (block {self.name}, thread {thread})"
         self.machine.findings.add(
             key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB274"
         )
@@ -197,7 +208,8 @@ class Block:
                 ).flat[0]
             )
         )
-        text = f"{name} (register {first + int(where[0])}) is read at {line(at)} before it was written (block {self.name}, thread {int(rs.tid[where[-1]])})"
+        text = f"{name} (register {first + int(where[0])}) is read at {line(at)} before it was written"
+        text += f" (block {self.name}, thread {int(rs.tid[where[-1]])})"
         self.machine.findings.add(
             key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB274"
         )
@@ -217,7 +229,8 @@ class Block:
             else max(value, min(value + site.lanes - 1, low + count) if site.lanes > 1 else value)
         )
         verb = "written" if site.kind in ("store", "copy-out", "atomic", "cp.async") else "read"
-        text = f"{site.place.name}[{value}] is {verb}, out of {low}..{low + count - 1}, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
+        text = f"{site.place.name}[{value}] is {verb}, out of {low}..{low + count - 1}, at {line(site.at)}"
+        text += f" (block {self.name}, thread {int(rs.tid[where[-1]])})"
         hint = "guard the access with the extent, or give the tile a size that divides it"
         self.machine.findings.add(key, "out-of-bounds", "error", text, (site.at,), hint, "TB273")
 
@@ -230,7 +243,10 @@ class Block:
         if not bad.any() or self.machine.findings.known(*key):
             return
         where = tuple(int(x) for x in np.argwhere(bad)[0])
-        text = f"a {site.width}-byte access at {site.place.name}[{int(index[where])}] is not aligned to {site.width} bytes, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
+        text = f"a {site.width}-byte access at {site.place.name}[{int(index[where])}] is not aligned to"
+        text += (
+            f" {site.width} bytes, at {line(site.at)} (block {self.name}, thread {int(rs.tid[where[-1]])})"
+        )
         self.machine.findings.add(
             key,
             "misaligned",
@@ -279,7 +295,7 @@ class Block:
 
 
 def _pair(earlier: Site, later: Site) -> tuple[object, object]:
-    """What makes two accesses the same pair as before: their lines, or the statements where they have none."""
+    """What makes two accesses the same pair as before: their lines, or the statements without lines."""
     return tuple(
         (site.at.source.name, site.at.line) if site.at is not None else site.number
         for site in (earlier, later)

@@ -1,7 +1,8 @@
 """Loads, stores, vector copies and atomics on shared and global memory: values, bounds, shadow and counts.
 
-Each access statement of a program is one `Site`, called with a `Role` (the threads that run it) and element indices that
-broadcast to [loops..., threads]. `mask` (None: all) says which threads take part. Values are in compute form.
+Each access statement of a program is one `Site`, called with a `Role` (the threads that run it) and element
+indices that broadcast to [loops..., threads]. `mask` (None: all) says which threads take part. Values are in
+compute form.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 class Place:
     """Where a Memory lives. slot: which global array (-1 for shared); start: first byte in shared memory.
 
-    granule: bytes of shadow resolution; shadow: first granule of this memory's region, less the region's start.
+    granule: bytes of shadow resolution; shadow: first granule of this memory's region, less the region's
+    start.
     """
 
     memory: Memory
@@ -40,10 +42,12 @@ class Place:
 
     @property
     def shared(self) -> bool:
+        """Shared memory, not global."""
         return self.slot < 0
 
     @property
     def name(self) -> str:
+        """The user's name of the buffer."""
         return self.memory.origin.name if self.memory.origin is not None else self.memory.name
 
 
@@ -187,7 +191,10 @@ class Site:
         atomic: bool = False,
         pending: bool = False,
     ) -> tuple[np.ndarray, Any]:
-        """Bounds, alignment, shadow, counts of one access. Gives safe indices and the mask without the threads that are out of bounds."""
+        """Bounds, alignment, shadow, counts of one access.
+
+        Gives safe indices and the mask without the threads that are out of bounds.
+        """
         count = self.place.count if self.place.shared else rs.block.machine.spans[self.place.slot]
         low = 0 if self.place.shared else -rs.block.machine.origins[self.place.slot]
         mask = rs.merge(mask)

@@ -1,10 +1,11 @@
 """Shadow memory: who last wrote and read each granule, and whether a new access is ordered after it.
 
-Time is counted per warp: `seg[w]` goes up at every barrier (and __syncwarp) of warp w. `unsafe[w, v]` is the first
-segment of warp v that warp w is *not* ordered after. A barrier of warps P sets unsafe[w] for w in P to the maximum over
-P, each p's own entry being seg[p] + 1: what p did before the barrier is now ordered before what w does after it.
-An access of segment s by a thread of warp v races with one by another thread of warp w when s >= unsafe[w, v] and one of the two
-writes. An asynchronous copy writes with segment PENDING until its thread has waited for it: unsafe to everyone.
+Time is counted per warp: `seg[w]` goes up at every barrier (and __syncwarp) of warp w. `unsafe[w, v]` is the
+first segment of warp v that warp w is *not* ordered after. A barrier of warps P sets unsafe[w] for w in P to
+the maximum over P, each p's own entry being seg[p] + 1: what p did before the barrier is now ordered before
+what w does after it. An access of segment s by a thread of warp v races with one by another thread of warp w
+when s >= unsafe[w, v] and one of the two writes. An asynchronous copy writes with segment PENDING until its
+thread has waited for it: unsafe to everyone.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ Uninitialised = Callable[[int, int, int], None]
 
 
 class Shadow:
-    """The shadow of one block's shared memory. Accesses come as flat arrays: granules and the threads that touch them."""
+    """The shadow of one block's shared memory.
+
+    Accesses come as flat arrays: granules and the threads that touch them.
+    """
 
     def __init__(self, granules: int, clock: Clock, race: Report, uninitialised: Uninitialised) -> None:
         w = clock.warps
@@ -163,7 +167,8 @@ class Shadow:
 
 
 class GlobalShadow:
-    """The shadow of one global array, over all blocks of a launch; threads are numbered block * threads + thread.
+    """The shadow of one global array, over all blocks of a launch; threads are numbered block * threads +
+    thread.
 
     Blocks are never ordered with each other. reads: kept only for arrays that the program also writes.
     """

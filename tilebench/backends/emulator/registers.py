@@ -1,13 +1,14 @@
 """Register arrays: NumPy arrays [count, threads] in compute form; reads, writes and initialisation.
 
-An index is one of: an int (the same element in all threads), an array over loop axes (the same element in all threads
-for each iteration of loops that run as one), or an array with the threads as last axis; `columns` (arange of the
-threads) is given in the last case only. The axes of several consecutive elements come first: [elements, loops..., threads].
+An index is one of: an int (the same element in all threads), an array over loop axes (the same element in all
+threads for each iteration of loops that run as one), or an array with the threads as last axis; `columns`
+(arange of the threads) is given in the last case only. The axes of several consecutive elements come first:
+[elements, loops..., threads].
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def read_rows(registers: np.ndarray, index: Any, columns: Any, count: int) -> np
 def write_rows(
     registers: np.ndarray, index: Any, columns: Any, count: int, values: np.ndarray, mask: Any
 ) -> None:
-    """Write values [count, loops..., threads] to consecutive elements, where `mask` (None: everywhere) holds."""
+    """Write values [count, loops..., threads] to consecutive elements where `mask` holds (None: all)."""
     if mask is None:
         if columns is not None:
             registers[_elements(index, count), columns] = values
@@ -71,7 +72,7 @@ def write(registers: np.ndarray, index: Any, columns: Any, value: Any, mask: np.
 def _masked(registers: np.ndarray, rows: np.ndarray, columns: Any, value: Any, mask: np.ndarray) -> None:
     if columns is None:
         rows = rows[..., None]
-    across: np.ndarray = np.arange(registers.shape[1]) if columns is None else columns
+    across = cast("np.ndarray", np.arange(registers.shape[1]) if columns is None else columns)
     shape = np.broadcast_shapes(rows.shape, across.shape, mask.shape, np.shape(value))
     active = np.broadcast_to(mask, shape)
     place = np.broadcast_to(rows, shape)[active], np.broadcast_to(across, shape)[active]

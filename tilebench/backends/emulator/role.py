@@ -81,7 +81,8 @@ class Role:
                     if isinstance(index, int)
                     else int(index[bad].flat[0] if index.shape == bad.shape else index.flat[0])
                 )
-                text = f"register {name}[{value}] is {kind}, out of 0..{limit + count - 1}, at {line(at)} (block {self.block.name})"
+                text = f"register {name}[{value}] is {kind}, out of 0..{limit + count - 1}, at {line(at)}"
+                text += f" (block {self.block.name})"
                 self.block.machine.findings.add(
                     key,
                     "out-of-bounds",
@@ -171,7 +172,7 @@ class Role:
             self.block.assertion(message, int(self.tid[int(np.argwhere(bad)[0][-1])]), at)
 
     def show(self, message: str, values: tuple[Any, ...], mask: Any) -> None:
-        """T.print: one line for each active thread that prints, or one when all values are the same everywhere."""
+        """T.print: a line for each active thread, or one where every thread prints the same."""
         active = self.active(mask)
         threads = np.flatnonzero(self.real if active is None else active & self.real)
         full = [np.broadcast_to(np.asarray(v), (self.threads,)) for v in values]

@@ -32,8 +32,8 @@ Schedule = Literal["forward", "reverse"] | int
 class EmulationResult:
     """What a run found and counted. unwritten: elements of each output never written (when all blocks ran).
 
-    blocks: how many ran; steps: statements executed that are counted; barriers: openings over all blocks; printed: lines of T.print.
-    places: where each finding's statements stand, for errors that show the line.
+    blocks: how many ran; steps: statements executed that are counted; barriers: openings over all blocks;
+    printed: lines of T.print. places: where each finding's statements stand, for errors that show the line.
     """
 
     findings: tuple[Finding, ...]
@@ -58,9 +58,10 @@ def run_program(
 ) -> EmulationResult:
     """Run a thread program on arrays in storage form, which are changed in place.
 
-    arguments: in the order of program.params, tensors as TensorArgument or NumPy arrays; grid: in blocks (None: from
-    program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest), None for all; checks: shadow memory and counts (bounds are
-    always checked). Raises LaunchError when an argument is no array or the grid is unknown.
+    arguments: in the order of program.params, tensors as TensorArgument or NumPy arrays; grid: in blocks
+    (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest), None for
+    all; checks: shadow memory and counts (bounds are always checked). Raises LaunchError when an argument is
+    no array or the grid is unknown.
     """
     values: dict[Var, Any] = dict(symbols)
     arrays: dict[Buffer, np.ndarray] = {}
@@ -98,7 +99,8 @@ def run_program(
     complete = blocks is None
     unwritten = _unwritten(program, compiled, machine, arrays, findings) if checks and complete else {}
     return EmulationResult(
-        findings.all(), _counts(compiled, machine), sum(machine.executed), machine.barriers, len(chosen), unwritten,
+        findings.all(), _counts(compiled, machine), sum(machine.executed), machine.barriers, len(chosen),
+        unwritten,
         tuple(machine.printed), findings.first_error(),
     )  # fmt: skip
 
@@ -179,8 +181,9 @@ def _machine(
         view, origin = _flat(array)
         flat.append(view)
         origins.append(origin)
+    spans, shadows = [len(a) for a in flat], list[GlobalShadow | None]([None] * len(flat))
     machine = Machine(
-        program, flat, origins, [len(a) for a in flat], grid, compiled.sites, compiled.granules, [None] * len(flat), findings, checks,
+        program, flat, origins, spans, grid, compiled.sites, compiled.granules, shadows, findings, checks,
         reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
     )  # fmt: skip
     if checks:
@@ -240,6 +243,14 @@ def _run_block(
         machine.barriers += block.barriers
 
 
+def _element_numbers(array: np.ndarray) -> np.ndarray:
+    """Where each element of an array is in its memory, in elements from [0, ..., 0]."""
+    numbers = np.zeros(array.shape, dtype=np.intp)
+    for index, stride in zip(np.indices(array.shape, sparse=True), array.strides, strict=True):
+        numbers += index * (stride // array.itemsize)
+    return numbers
+
+
 def _unwritten(
     program: Program,
     compiled: CompiledProgram,
@@ -257,15 +268,13 @@ def _unwritten(
         if array.size == 0:
             continue
         written = np.zeros(machine.spans[slot], dtype=bool) if shadow is None else shadow.written
-        index: np.ndarray = np.full(array.shape, machine.origins[slot])
-        for d, (n, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-            along: np.ndarray = np.arange(n) * (stride // array.itemsize)
-            index += along.reshape((-1,) + (1,) * (array.ndim - d - 1))
+        index = _element_numbers(array) + machine.origins[slot]
         missing = ~written[index]
         if missing.any():
             counts[param.name] = int(missing.sum())
             first = ", ".join(str(int(i)) for i in np.argwhere(missing)[0])
-            text = f"{counts[param.name]} of {array.size} elements of {param.name} are never written (first: {param.name}[{first}])"
+            text = f"{counts[param.name]} of {array.size} elements of {param.name} are never written"
+            text += f" (first: {param.name}[{first}])"
             findings.add(
                 ("unwritten", param.name),
                 "unwritten",
@@ -285,7 +294,8 @@ def _counts(compiled: CompiledProgram, machine: Machine) -> AccessCounts:
         useful = t.active_lanes * site.width
         accesses.append(
             AccessCount(
-                site.place.name, "shared" if site.place.shared else "global", site.kind, site.width, site.at, t.requests,
+                site.place.name, "shared" if site.place.shared else "global", site.kind, site.width, site.at,
+                t.requests,
                 t.ways_worst, t.ways_sum / t.phase_count if t.phase_count else 1.0, t.sectors,
                 useful / (32 * t.sectors) if t.sectors else 1.0,
             )

@@ -1,8 +1,8 @@
 """Statements of a thread program as Python source.
 
-Uniform control flow becomes Python control flow; control flow that depends on the thread becomes masks. Loops marked
-independent, and vectorised ones, run as one operation with a loop axis where their bodies allow; short unrolled
-loops are written out, so that their addresses are computed outside the loops around them.
+Uniform control flow becomes Python control flow; control flow that depends on the thread becomes masks. Loops
+marked independent, and vectorised ones, run as one operation with a loop axis where their bodies allow; short
+unrolled loops are written out, so that their addresses are computed outside the loops around them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class _Masked(Exception):
 
 @dataclass(eq=False)
 class _Frame:
-    """An open loop. Without masks Break is Python's; with them `left` and `skipped` are arrays of the threads that went."""
+    """An open loop.
+
+    Without masks Break is Python's; with them `left` and `skipped` are arrays of the threads that went.
+    """
 
     masked: bool
     mask: Value | None
@@ -74,7 +77,10 @@ class Statements(Emitter):
         self.counted: list[tuple[str, int]] = []
 
     def capture(self, body: Callable[[], None]) -> list[str]:
-        """The lines that `body` writes, indented. Lines that it puts into outer scopes come before what is put next."""
+        """The lines that `body` writes, indented.
+
+        Lines that it puts into outer scopes come before what is put next.
+        """
         self.scopes.append(Scope())
         try:
             body()
@@ -119,7 +125,8 @@ class Statements(Emitter):
             case Assert():
                 c = self.value(s.condition)
                 self.put(
-                    f"rs.check_assert({c.code}, {self.mask_code}, {self.constant(s.message, ('text', s.message))}, {self.constant(self.at)})"
+                    f"rs.check_assert({c.code}, {self.mask_code}, "
+                    f"{self.constant(s.message, ('text', s.message))}, {self.constant(self.at)})"
                 )
             case Print():
                 values = "".join(self.value(v).code + ", " for v in s.values)
@@ -137,7 +144,8 @@ class Statements(Emitter):
             case Barrier():
                 self.count("barrier", s.loc, self.threads // 32)
                 self.put(
-                    f"yield from barrier(rs, {int(s.id)}, {s.threads and int(s.threads)}, {self.mask_code}, {self.constant(self.at)})"
+                    f"yield from barrier(rs, {int(s.id)}, {s.threads and int(s.threads)}, "
+                    f"{self.mask_code}, {self.constant(self.at)})"
                 )
             case SyncWarp():
                 self.put(f"rs.sync_warp({self.mask_code}, {self.constant(self.at)})")
@@ -200,7 +208,7 @@ class Statements(Emitter):
         self.put(f"{gone} = {gone} | {self.mask_code if self.mask is not None else 'True'}")
 
     def _loop(self, write: Callable[[_Frame], None]) -> None:
-        """A loop without masks, or with them if its body leaves it under a condition that differs between threads."""
+        """A loop without masks, or with them if a condition that differs between threads leaves it."""
         depth, saved_mask = len(self.scopes), self.mask
         lines, counted = len(self.scopes[-1].lines), len(self.counted)
         frame = _Frame(False, self.mask)
@@ -209,7 +217,7 @@ class Statements(Emitter):
             write(frame)
         except _Masked:
             del self.scopes[depth:]
-            # temporaries made here meanwhile may be in use by the memo: their lines stay, the loop's own are not there yet
+            # temporaries put outside the loop meanwhile stay: the memo knows them; the loop's own are gone
             del self.counted[counted:]
             assert len(self.scopes[-1].lines) >= lines
             self.mask = saved_mask
@@ -404,7 +412,8 @@ class Statements(Emitter):
 
     def _write_rows(self, memory: Memory, index: RegisterIndex, count: int, values: str, mask: str) -> None:
         self.put(
-            f"write_rows(R{self.register_number(memory)}, {index.code}, {index.columns}, {count}, {values}, {mask})"
+            f"write_rows(R{self.register_number(memory)}, {index.code}, {index.columns}, "
+            f"{count}, {values}, {mask})"
         )
 
     def _vector_copy(self, s: VectorCopy) -> None:

@@ -1,10 +1,11 @@
-"""ldmatrix and mma: fragments are permutations of registers and lanes, so both are transpositions and one matrix product.
+"""ldmatrix and mma: fragments are permutations of registers and lanes, so both are transpositions and one
+matrix product.
 
-With g = lane / 4 and c = lane % 4, and e elements in a 32-bit register (PTX ISA, mma.m16n8k*):
-A's registers count (k half, row half, e) from the slowest, row = 8 * half + g, k = 4e * half + e * c + element;
-B's count (k half, e) with column g; C and D count (row half, 2) with column 2c + element.
-Where an mma stands in loops that run as one, the atoms of all iterations are gathered to one product per warp: loop axes that
-only A follows become more rows, those that only B follows more columns, those of both a batch.
+With g = lane / 4 and c = lane % 4, and e elements in a 32-bit register (PTX ISA, mma.m16n8k*): A's registers
+count (k half, row half, e) from the slowest, row = 8 * half + g, k = 4e * half + e * c + element; B's count
+(k half, e) with column g; C and D count (row half, 2) with column 2c + element. Where an mma stands in loops
+that run as one, the atoms of all iterations are gathered to one product per warp: loop axes that only A
+follows become more rows, those that only B follows more columns, those of both a batch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def ldmatrix(rs: Role, site: Site, index: Any, mask: Any, matrices: int, transpose: bool) -> np.ndarray:
-    """Registers [matrices * elements, loops..., threads] of ldmatrix.x{matrices}; index: the row address of each lane."""
+    """Registers [matrices * elements, loops..., threads] of ldmatrix.x{matrices}.
+
+    Index: the row address of each lane.
+    """
     mask = rs.whole_warps(mask, site.at, "ldmatrix")
     shape = extent(rs.threads, index, mask)
     use = mask
@@ -72,7 +76,7 @@ class MmaSite:
         b_index: Any,
         mask: Any,
     ) -> None:
-        """d += a @ b for all warps and all loop iterations in the index arrays (ints, or arrays of loop axes)."""
+        """d += a @ b for all warps and all iterations in the index arrays (ints, or arrays of loop axes)."""
         mask = rs.whole_warps(mask, self.at, "mma")
         if self.planned is None or any(
             x is not y for x, y in zip(self.planned, (d_index, a_index, b_index), strict=True)
@@ -137,7 +141,7 @@ def _plan(d_index: Any, a_index: Any, b_index: Any) -> tuple[np.ndarray, np.ndar
 
 
 def _mask_rows(mask: np.ndarray, d_index: Any, threads: int, di: np.ndarray) -> np.ndarray:
-    """The mask [loops..., threads] as rows of the flattened d registers [batch * rows * columns * 4, threads]."""
+    """The mask [loops..., threads] as rows of the flat d registers [batch * rows * columns * 4, threads]."""
     shape = np.broadcast_shapes(np.shape(d_index), mask.shape[:-1])
     full = np.broadcast_to(mask, (*shape, threads)).reshape(-1, threads)
     by_start = {int(s): row for s, row in zip(np.broadcast_to(d_index, shape).reshape(-1), full, strict=True)}
