@@ -618,15 +618,14 @@ def test_two_blocks_that_write_one_element_are_a_race() -> None:
     assert caught.value.code == "TB431"
 
 
-def test_a_block_that_reads_its_neighbour_s_part_of_an_inout_tensor_is_a_race() -> None:
-    d = Draft("shift", (2,))
+def test_a_block_that_reads_another_one_s_part_of_an_inout_tensor_is_a_race() -> None:
+    d = Draft("exchange", (2,))
     x = d.tensor("X", (64,), "float32", "inout")
     (bx,) = d.blocks
-    with d.parallel(32) as (i,), d.when(binary("lt", bx * 32 + i, 63)):
-        d.store(x, bx * 32 + i, x[bx * 32 + i + 1])
-    with pytest.raises(
-        SyncError, match=r"X\[32\] is read by block \(0, 0, 0\) and written by block \(1, 0, 0\)"
-    ):
+    with d.parallel(32) as (i,):
+        d.store(x, bx * 32 + i, x[(bx * 32 + i + 32) % 64])
+    expected = r"X\[0\] is written by block \(0, 0, 0\) and read by block \(1, 0, 0\)"
+    with pytest.raises(SyncError, match=expected):
         run(d.kernel(), np.arange(64, dtype=np.float32), check_races=True)
 
 
@@ -663,3 +662,50 @@ def test_elements_of_an_output_that_nobody_writes_are_found() -> None:
     d.add(copy(x[d.blocks[0] * 32], s), copy(s, y[d.blocks[0] * 32]))
     done = run(d.kernel(), np.ones(100, np.float32), np.zeros(100, np.float32), check_races=True)
     assert [f.text for f in done.findings] == ["4 of 100 elements of Y are never written, the first is Y[96]"]
+
+
+# ------------------------------------------------------------------ between iterations
+
+
+def shifted(in_place: bool) -> Kernel:
+    d = Draft("shift")
+    x, y = d.tensor("X", (32,), "float32"), d.tensor("Y", (32,), "float32", "out")
+    s, t = d.shared("s", (32,), "float32"), d.shared("t", (32,), "float32")
+    target = s if in_place else t
+    d.add(copy(x, s), copy(x, t))
+    with d.parallel(31) as (i,):
+        d.store(target, i, s[i + 1])
+    d.add(copy(target, y))
+    return d.kernel()
+
+
+def test_an_iteration_that_reads_what_another_one_writes_is_a_race() -> None:
+    with pytest.raises(SyncError, match=r"s\[1\] is read by i=0 and written by i=1 of one T.Parallel"):
+        run(shifted(True), np.zeros(32, np.float32), np.zeros(32, np.float32), check_races=True)
+
+
+def test_an_iteration_may_read_what_it_writes_itself() -> None:
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    run(shifted(False), x, y, check_races=True)
+    assert y.tolist() == [*range(1, 32), 31]
+    d = Draft("own")
+    s, y_tensor = d.fragment("s", (8, 4), "float32"), d.tensor("Y", (8, 4), "float32", "out")
+    d.add(fill(s, 2))
+    with d.parallel(8, 4) as (i, j):
+        d.store(s, (i, j), s[i, j] * s[i, j])
+        with d.when(binary("lt", s[i, j], 3.0)):
+            d.store(s, (i, j), 0)
+    d.add(copy(s, y_tensor))
+    out = np.zeros((8, 4), np.float32)
+    run(d.kernel(), out, check_races=True)
+    assert (out == 4).all()
+
+
+def test_a_row_that_reads_another_row_s_element_is_a_race() -> None:
+    d = Draft("row")
+    s, n = d.shared("s", (8, 4), "float32"), d.scalar("n")
+    d.add(fill(s, 2))
+    with d.parallel(8, 4) as (i, j):
+        d.store(s, (i, j), s[i, j] - s[i, n])
+    with pytest.raises(SyncError, match=r"s\[0, 3\] is read by i=0, j=0 and written by i=0, j=3"):
+        run(d.kernel(), 3, check_races=True)

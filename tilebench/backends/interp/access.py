@@ -6,6 +6,7 @@ bounds checked for the active elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,6 +97,8 @@ class Access(Private):
             part = data[slices]
             if cell.valid is not None:
                 self._check_valid(e, cell, slices, axes)
+            if self.iterations is not None:
+                self._note(e.buffer, self._numbers(data.shape, slices, axes), False)
             if cell.sharing is not None:
                 cell.sharing.read(slices, self._where(axes), self.coordinates, self.statement)
             if not axes:
@@ -104,6 +107,8 @@ class Access(Private):
         indices = self.checked_indices(e.buffer, e.indices, data.shape, e.loc)
         if cell.valid is not None:
             self._check_gathered(e, cell, indices)
+        if self.iterations is not None:
+            self._note(e.buffer, self._flat(data.shape, indices), False)
         if cell.sharing is not None:
             cell.sharing.read(self._chosen(indices), True, self.coordinates, self.statement)
         return np.asarray(cell.values(data[tuple(indices)], e.dtype))[()]
@@ -149,6 +154,8 @@ class Access(Private):
         new = self._to_part(np.asarray(value), axes)
         where: Any = True if mask is None else self._to_part(mask, axes)
         stored = cell.stored(new, buffer.dtype)
+        if self.iterations is not None:
+            self._note(buffer, self._numbers(data.shape, slices, axes), True)
         if cell.sharing is not None:
             place = slices if axes else (*slices, ...)
             cell.sharing.write(place, where, self.coordinates, self.statement, part != stored)
@@ -169,6 +176,8 @@ class Access(Private):
         self, node: Any, buffer: Buffer, cell: Cell, data: np.ndarray, indices: list[Value], value: Value
     ) -> None:
         mask = self.mask
+        if self.iterations is not None:
+            self._note(buffer, self._flat(data.shape, indices), True)
         shape = np.broadcast_shapes(
             *(np.shape(i) for i in indices), np.shape(value), np.shape(mask) if mask is not None else ()
         )
@@ -190,6 +199,34 @@ class Access(Private):
         valid = self.validity(buffer, cell)
         if valid is not None:
             valid[tuple(full)] = True
+
+    def _note(self, buffer: Buffer, elements: Value, is_write: bool) -> None:
+        """Tell the nest under way which elements its iterations touch."""
+        assert self.iterations is not None
+        extents = self.iterations.extents
+        inner = (1,) * (len(self.axes) - 1 - len(extents))
+        numbers = np.arange(math.prod(extents)).reshape(1, *extents, *inner)
+        mask = np.ones((), bool) if self.mask is None else self.mask
+        at = getattr(self.statement, "loc", None)
+        self.iterations.note(buffer, elements, numbers, mask, is_write, at)
+
+    def _flat(self, shape: tuple[int, ...], indices: list[Value]) -> Value:
+        """Flat element numbers of index values."""
+        flat: Value = np.zeros((), np.int64)
+        for index, size in zip(indices, shape, strict=True):
+            flat = flat * size + index
+        return flat
+
+    def _numbers(self, shape: tuple[int, ...], slices: tuple[Any, ...], axes: list[int]) -> Value:
+        """Flat element numbers of a slice, over all axes."""
+        indices: list[Value] = []
+        for d, part in enumerate(slices):
+            extents = [-1 if d == n else 1 for n in range(len(slices))]
+            numbers = np.arange(part.start, part.stop) if isinstance(part, slice) else np.asarray(part)
+            indices.append(numbers.reshape(extents))
+        flat = self._flat(shape, indices)
+        kept = flat[tuple(slice(None) if isinstance(part, slice) else 0 for part in slices)]
+        return self._aligned(kept, axes) if axes else kept
 
     def _where(self, axes: list[int]) -> Any:
         """The mask over the dimensions of a slice along `axes`: where some iteration is active."""

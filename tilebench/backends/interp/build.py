@@ -27,10 +27,12 @@ from tilebench.targets import Target
 class Interpreted:
     """A kernel ready to run in NumPy.
 
-    check_init: an element of shared, fragment, local or var memory read before it is written is an error
-    (TB274). check_races: blocks that touch one element of a tensor, one of them writing, are an error
-    (TB431); elements of outputs that no block wrote are listed in `findings` after a launch. observer: called
-    after each statement with the block, the statement and the buffers that it wrote.
+    check_init: an element of shared, fragment, local or var memory read before it is written is an error (TB274).
+
+    check_races: two blocks (TB431), or two iterations of one T.Parallel (TB430), that touch one element while one
+    of them writes are an error; elements of outputs that no block wrote are in `findings` after a launch.
+
+    observer: called after each statement with the block, the statement and the buffers that it wrote.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Interpreted:
             kernel.thread_count, dict(cells), here, coordinates, self._raw, safe, self.check_init, self._plans
         )
         block.bind(kernel.thread, np.arange(kernel.thread_count, dtype=kernel.thread.dtype.compute_dtype))
-        Runner(block, self.observer, self._facts).run(kernel.body)
+        Runner(block, self.observer, self._facts, self.check_races).run(kernel.body)
 
     def _unwritten(self, cells: dict[Buffer, Cell]) -> Iterator[Finding]:
         for param in self.typed.kernel.params:
@@ -121,7 +123,7 @@ class Interpreted:
                     "written, the first is "
                     f"{param.name}[{', '.join(map(str, index))}]",
                     hint="check the grid (T.ceildiv) and the guards of the last blocks",
-                    code="TB432",
+                    code="TB436",
                 )
 
     def _safe_values(self) -> dict[Buffer, Value]:

@@ -12,6 +12,7 @@ import numpy as np
 from tilebench.backends.interp.arithmetic import choose
 from tilebench.backends.interp.block import Block, View
 from tilebench.backends.interp.effects import Effects
+from tilebench.backends.interp.iterations import Iterations
 from tilebench.backends.interp.nests import Facts, Nest, nest_facts
 from tilebench.backends.interp.storage import Cell
 from tilebench.errors import InternalError, TileError
@@ -60,9 +61,11 @@ class _Loop:
 class Runner(Effects):
     """Runs the statements of one block."""
 
-    def __init__(self, block: Block, observer: Observer | None, facts: Facts) -> None:
+    def __init__(
+        self, block: Block, observer: Observer | None, facts: Facts, check_races: bool = False
+    ) -> None:
         super().__init__(block)
-        self.observer = observer
+        self.observer, self.check_races = observer, check_races
         self.nests, self.ops = facts.nests, facts.ops
         self.loops: list[_Loop] = []
 
@@ -298,9 +301,16 @@ class Runner(Effects):
         if saved_mask is not None:
             block.mask = saved_mask.reshape(saved_mask.shape + (1,) * len(s.extents))
         made = self._privatise(facts)
+        outermost = self.check_races and len(saved_axes) == 1
+        if outermost:
+            block.iterations = Iterations(s.extents, lambda n: self._iteration_text(s, n))
         try:
             self.run(s.body)
+            if block.iterations is not None and outermost:
+                block.iterations.check(lambda buffer: block.array(buffer)[1].shape, block.where())
         finally:
+            if outermost:
+                block.iterations = None
             block.mask, block.axes, block.parallel = saved_mask, saved_axes, saved_parallel
             self.loops = saved_loops
             for root in made:
@@ -308,6 +318,11 @@ class Runner(Effects):
                     block.cells[root] = saved_cells[root]
                 else:
                     del block.cells[root]
+
+    @staticmethod
+    def _iteration_text(s: Parallel, number: int) -> str:
+        place = np.unravel_index(number, s.extents)
+        return ", ".join(f"{v.name}={int(p)}" for v, p in zip(s.vars, place, strict=True))
 
     def _serially(self, s: Parallel, depth: int) -> None:
         """A nest that writes private buffers only: every thread runs all of it."""

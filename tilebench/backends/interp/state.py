@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilebench.backends.interp.arithmetic import Value
+from tilebench.backends.interp.iterations import Iterations
 from tilebench.backends.interp.storage import Cell, poison, root_of, viewed
 from tilebench.errors import Loc, TypeTileError
 from tilebench.ir.dtype import DType
@@ -52,6 +53,9 @@ class State:
         self.constants: dict[int, Value] = {}
         self.statement: Any = None  # the statement under way, for reports of races between blocks
         self.in_atomic = False
+        self.iterations: Iterations | None = (
+            None  # accesses of the Parallel nest under way, when races are looked for
+        )
 
     def evaluate(self, e: Expr) -> Value:
         """The value of an expression (block.py)."""
