@@ -1,0 +1,491 @@
+"""Statements that the block does as one: control, Parallel nests as loops over vectors, and element updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tilebench.backends.cpu.access import Overlay, Site, root_of
+from tilebench.backends.cpu.expressions import Expressions, conjuncts
+from tilebench.backends.cpu.text import Loop, V, compute_type, i64, literal, storage_type, vector
+from tilebench.backends.interp.nests import nest_facts
+from tilebench.errors import InternalError, located
+from tilebench.ir.dtype import DType, int64
+from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
+from tilebench.ir.rewrite import children, walk
+from tilebench.ir.simplify import bounds
+from tilebench.ir.text import print_stmt
+from tilebench.ir.thread import SyncWarp
+from tilebench.ir.tile import (
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Parallel,
+    Pipelined,
+    Print,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    While,
+)
+from tilebench.ops.base import Op
+
+_RMW = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg"}
+
+
+class Statements(Expressions):
+    """Writes statements."""
+
+    loops: list[Loop]
+    prints: list[Print]
+
+    def op_statement(self, op: Op) -> None:
+        """A tile op (tiles.py)."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- dispatch
+
+    def statement(self, s: Stmt) -> None:
+        """Write one statement."""
+        saved = self.line
+        if s.loc is not None:
+            self.line = s.loc.line
+        try:
+            with located(s.loc):
+                self.dispatch(s)
+        finally:
+            self.line = saved
+
+    def dispatch(self, s: Stmt) -> None:
+        """What `statement` does for each kind."""
+        match s:
+            case Seq():
+                self.sequence(s)
+            case Op():
+                self.op_statement(s)
+            case Store():
+                self.store(s.buffer, s.indices, self.evaluate(s.value), s.loc)
+            case Bind():
+                self.bind(s)
+            case For():
+                self.loop(s)
+            case Pipelined():
+                self.loop(For(s.var, s.start, s.stop, s.body, loc=s.loc))
+            case Parallel():
+                self.parallel(s)
+            case If():
+                self.conditional(s)
+            case While():
+                self.repeat(s)
+            case Break():
+                self.jump(self.loops[-1].leave)
+            case Continue():
+                self.jump(self.loops[-1].again)
+            case AtomicRMW():
+                self.atomic(s)
+            case Evaluate():
+                self.evaluate(s.value)
+            case SyncThreads() | SyncWarp():
+                pass
+            case Assert():
+                self.fail_unless(self.evaluate(s.condition), Site("assert", s.loc, text=s.message))
+            case Print():
+                self.print_values(s)
+            case _:
+                raise InternalError("TB902", f"cpu does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc)
+
+    def sequence(self, s: Seq) -> None:
+        """Statements in order; nothing after a jump."""
+        for part in s.body:
+            if self.closed:
+                return
+            self.statement(part)
+
+    def bind(self, s: Bind) -> None:
+        """A named value. Index arithmetic is kept as the expression, so that its steps from lane to lane stay known."""
+        if self.lane_var is not None and s.value.dtype.is_int and _pure_index(s.value):
+            self.inline[s.var] = s.value
+        else:
+            self.env[s.var] = self.evaluate(s.value)
+        interval = bounds(s.value, self.ranges) if s.value.dtype.is_int else None
+        if interval is not None and s.value.dtype.min <= interval[0] and interval[1] <= s.value.dtype.max:
+            self.ranges[s.var] = interval
+
+    # -------------------------------------------------------------- control
+
+    def check_abort(self) -> None:
+        """Leave the kernel when another block failed or the user interrupted."""
+        flag = self.op("load atomic i64, ptr %abort monotonic, align 8")
+        stop = self.op(f"icmp ne i64 {flag}, 0")
+        out, on = self.fresh("stop"), self.fresh("go")
+        self.branch(stop, out, on, unlikely=True)
+        self.start(out)
+        self.finish()
+        self.start(on)
+
+    def loop(self, s: For) -> None:
+        """A serial loop; its variable is an SSA value."""
+        start, stop, step = (self.evaluate(e) for e in (s.start, s.stop, s.step))
+        first, last = bounds(s.start, self.ranges), bounds(s.stop, self.ranges)
+        known = int_value(s.step)
+        if first is not None and last is not None and known:
+            self.ranges[s.var] = (first[0], max(last[1] - 1, first[0])) if known > 0 else (min(last[0] + 1, first[1]), first[1])
+        kind = compute_type(s.var.dtype)
+        head, body, again, leave = (self.fresh(h) for h in ("for", "body", "next", "done"))
+        slot = self.alloca(kind)
+        self.put(f"store {kind} {start.name}, ptr {slot}")
+        self.start(head)
+        value = V(self.op(f"load {kind}, ptr {slot}"), s.var.dtype)
+        if known is not None:
+            going = self.compare("icmp slt" if known > 0 else "icmp sgt", value, stop)
+        else:
+            up = self.compare("icmp sgt", step, self.constant(0, step.dtype))
+            going = self.choose(up, self.compare("icmp slt", value, stop), self.compare("icmp sgt", value, stop))
+        self.branch(going.name, body, leave)
+        self.start(body)
+        if self.in_nest == 0 and not _short(s):
+            self.check_abort()
+        self.env[s.var] = value
+        self.loops.append(Loop(leave, again))
+        self.statement(s.body)
+        self.loops.pop()
+        self.start(again)
+        following = self.op(f"add {kind} {value.name}, {step.name}")
+        self.put(f"store {kind} {following}, ptr {slot}")
+        self.jump(head)
+        self.start(leave)
+
+    def repeat(self, s: While) -> None:
+        """While."""
+        head, body, leave = (self.fresh(h) for h in ("while", "body", "done"))
+        self.start(head)
+        self.check_abort()
+        going = self.evaluate(s.condition)
+        self.branch(going.name, body, leave)
+        self.start(body)
+        self.loops.append(Loop(leave, head))
+        self.statement(s.body)
+        self.loops.pop()
+        self.jump_open(head)
+        self.start(leave)
+
+    def jump_open(self, label: str) -> None:
+        """End the block with a jump unless it has ended."""
+        if not self.closed:
+            self.jump(label)
+
+    def conditional(self, s: If) -> None:
+        """A branch, or a mask where the lanes differ."""
+        condition = self.evaluate(s.condition)
+        facts = conjuncts(s.condition)
+        if condition.w == 1:
+            yes, no, end = self.fresh("then"), self.fresh("else"), self.fresh("end")
+            self.branch(condition.name, yes, no if s.orelse is not None else end)
+            self.start(yes)
+            with self.given(facts):
+                self.statement(s.then)
+            self.jump_open(end)
+            if s.orelse is not None:
+                self.start(no)
+                self.statement(s.orelse)
+                self.jump_open(end)
+            self.start(end)
+            return
+        saved = self.mask
+        for wanted, body, true in ((condition, s.then, facts), (None, s.orelse, [])):
+            if body is None:
+                continue
+            here = wanted if wanted is not None else self.invert(condition)
+            self.mask = here if saved is None else self.raw("and", saved, here)
+            with self.given(true):
+                self.statement(body)
+            self.mask = saved
+
+    @contextmanager
+    def given(self, facts: list[Expr]) -> Iterator[None]:
+        """Conditions that hold inside."""
+        count = len(self.facts)
+        self.facts.extend(facts)
+        try:
+            yield
+        finally:
+            del self.facts[count:]
+
+    # -------------------------------------------------------------- plain counting loops
+
+    def count(self, low: V, high: V, step: int, body: Callable[[V], None]) -> None:
+        """`for i in range(low, high, step)` over i64, the body once when that is certain."""
+        if low.literal and high.literal:
+            rounds = -(-(int(high.name) - int(low.name)) // step)
+            if rounds <= 0:
+                return
+            if rounds == 1:
+                body(low)
+                return
+        head, inside, leave = (self.fresh(h) for h in ("count", "body", "done"))
+        slot = self.alloca("i64")
+        self.put(f"store i64 {low.name}, ptr {slot}")
+        static = low.literal and high.literal
+        if static:
+            self.start(inside)
+        else:
+            self.start(head)
+            value = self.op(f"load i64, ptr {slot}")
+            going = self.op(f"icmp slt i64 {value}, {high.name}")
+            self.branch(going, inside, leave)
+            self.start(inside)
+        value = self.op(f"load i64, ptr {slot}")
+        body(V(value, int64))
+        following = self.op(f"add nsw i64 {value}, {step}")
+        self.put(f"store i64 {following}, ptr {slot}")
+        if static:
+            going = self.op(f"icmp slt i64 {following}, {high.name}")
+            self.branch(going, inside, leave)
+        else:
+            self.jump(head)
+        self.start(leave)
+
+    def spans(self, low: V, high: V, w: int, body: Callable[[V, int], None]) -> None:
+        """[low, high) in steps of w lanes, what is left one by one: body(first, lanes)."""
+        if low.literal and high.literal:
+            a, b = int(low.name), int(high.name)
+            cut = a + max(b - a, 0) // w * w
+            self.count(low, i64(cut), w, lambda i: body(i, w))
+            while w > 1 and cut < b:
+                w //= 2
+                if b - cut >= w:
+                    at = cut
+                    cut += (b - cut) // w * w
+                    self.count(i64(at), i64(cut), w, lambda i, w=w: body(i, w))
+            return
+        length = self.raw("sub nsw", high, low)
+        length = self.choose(self.compare("icmp slt", length, i64(0)), i64(0), length)
+        whole = self.raw("and", length, i64(-w))
+        cut_at = self.raw("add nsw", low, whole)
+        self.count(low, cut_at, w, lambda i: body(i, w))
+        self.count(cut_at, high, 1, lambda i: body(i, 1))
+
+    # -------------------------------------------------------------- nests
+
+    def parallel(self, s: Parallel) -> None:
+        """Loops over all but the last wide dimension, vectors along it."""
+        if any(e == 0 for e in s.extents):
+            return
+        facts = nest_facts(s)
+        saved_overlays, saved_ranges = dict(self.overlays), dict(self.ranges)
+        for var, extent in zip(s.vars, s.extents, strict=True):
+            self.ranges[var] = (0, extent - 1)
+        wide = [d for d, e in enumerate(s.extents) if e > 1]
+        along = wide[-1] if wide else len(s.extents) - 1
+        w = self.width(s, s.extents[along], facts.scalars)
+        order = [d for d in range(len(s.extents)) if d != along]
+
+        def level(depth: int) -> None:
+            if depth < len(order):
+                d = order[depth]
+
+                def inner(i: V) -> None:
+                    self.env[s.vars[d]] = self.narrow(i, s.vars[d].dtype)
+                    level(depth + 1)
+
+                self.count(i64(0), i64(s.extents[d]), 1, inner)
+            else:
+                self.spans(i64(0), i64(s.extents[along]), w, innermost)
+
+        def innermost(i: V, lanes: int) -> None:
+            var = s.vars[along]
+            base = self.narrow(i, var.dtype)
+            saved = self.lane_var, self.lanes, dict(self.inline)
+            self.lane_base = base
+            if lanes > 1:
+                self.lane_var, self.lanes = var, lanes
+                kind = compute_type(var.dtype)
+                ramp = V("<" + ", ".join(f"{kind} {n}" for n in range(lanes)) + ">", var.dtype, lanes)
+                self.env[var] = self.raw("add nsw", base, ramp)
+            else:
+                self.lane_var, self.lanes = None, 1
+                self.env[var] = base
+            loops, self.loops = self.loops, []
+            self.overlay(facts.scalars, lanes, saved_overlays)
+            self.in_nest += 1
+            self.statement(s.body)
+            self.in_nest -= 1
+            self.overlays = dict(saved_overlays)
+            self.loops = loops
+            self.lane_var, self.lanes, self.inline = saved
+
+        level(0)
+        self.ranges = saved_ranges
+
+    in_nest: int = 0
+
+    def narrow(self, i: V, dtype: DType) -> V:
+        """An i64 counter as a loop variable."""
+        if i.literal:
+            return V(i.name, dtype)
+        kind = compute_type(dtype)
+        return V(i.name, dtype) if kind == "i64" else V(self.op(f"trunc i64 {i.name} to {kind}"), dtype)
+
+    def overlay(self, scalars: tuple[Buffer, ...], lanes: int, outer: dict[Buffer, Overlay]) -> None:
+        """Give each lane its own copy of the private buffers that the nest writes."""
+        for root in scalars:
+            count = 1
+            for s in root.static_shape:
+                count *= s
+            kind = vector(storage_type(root.dtype), lanes)
+            base = self.alloca(kind, count)
+            old = outer.get(root)
+            source = old.base if old is not None else self.places_of[root].base if root in self.places_of else None
+            if source is not None and root not in self.spread and (old is None or old.w == 1):
+                for k in range(count):
+                    p = self.op(f"getelementptr {storage_type(root.dtype)}, ptr {source}, i64 {k}")
+                    one = self.from_storage(self.op(f"load {storage_type(root.dtype)}, ptr {p}"), root.dtype, 1)
+                    q = self.op(f"getelementptr {kind}, ptr {base}, i64 {k}")
+                    self.put(f"store {kind} {self.to_storage(self.splat(one, lanes))}, ptr {q}")
+            self.overlays[root] = Overlay(base, lanes)
+
+    def width(self, s: Parallel, extent: int, scalars: tuple[Buffer, ...]) -> int:
+        """Lanes that the nest can run in."""
+        for node in walk(s.body):
+            match node:
+                case While() | Break() | Continue() | Print() | Assert():
+                    return 1
+                case AtomicRMW() if node.result is not None:
+                    return 1
+                case For():
+                    inner = {v for e in (node.start, node.stop, node.step) for v in walk(e)}
+                    if any(isinstance(v, Load) or (isinstance(v, Var) and v in s.vars) for v in inner):
+                        return 1
+                    if any(isinstance(v, Var) and v not in self.env for v in inner):
+                        return 1
+                case _:
+                    pass
+        if any(r.scope == "local" for r in scalars) or any(
+            isinstance(n, Store) and n.buffer.scope == "local" for n in walk(s.body)
+        ):
+            return 1
+        w = self.width_of_host
+        while w > extent:
+            w //= 2
+        return w
+
+    width_of_host: int = 8
+
+    # -------------------------------------------------------------- atomics
+
+    def atomic(self, s: AtomicRMW) -> None:
+        """An update of one element, lane by lane; memory that only this block sees needs no atomic instruction."""
+        value = self.evaluate(s.value)
+        base, flat, step, place = self._atomic_address(s)
+        if step is not None and self.lanes > 1:
+            flat = self.raw("add nsw", flat, self.ramp(step, self.lanes)) if step else flat
+        active = self.mask
+        for lane in range(self.lanes):
+            one, at = self.lane(value, lane), self.lane(flat, lane)
+            end = ""
+            if active is not None:
+                do, end = self.fresh("lane"), self.fresh("next")
+                self.branch(self.lane(self.splat(active, self.lanes), lane).name, do, end)
+                self.start(do)
+            p = self.pointer(base, s.buffer.dtype, at)
+            old = self.update(p, s.op, one, place.scope)
+            if end:
+                self.start(end)
+            if s.result is not None:
+                self.env[s.result] = old
+
+    def _atomic_address(self, s: AtomicRMW) -> tuple[str, V, int | None, Any]:
+        return self.address(s.buffer, s.indices, s.loc)
+
+    def update(self, p: str, op: str, value: V, scope: int) -> V:
+        """*p op= value; gives the old value."""
+        dtype = value.dtype
+        kind = storage_type(dtype)
+        if scope != 0:  # only this block sees it, and a block runs on one thread
+            note = self.note(scope)
+            old = self.from_storage(self.op(f"load {kind}, ptr {p}, align {dtype.bytes}{note}"), dtype, 1)
+            new = value if op == "exch" else self.arithmetic({"and": "bitand", "or": "bitor", "xor": "bitxor"}.get(op, op), old, value)
+            self.put(f"store {kind} {self.to_storage(new)}, ptr {p}, align {dtype.bytes}{note}")
+            return old
+        if dtype.is_int and dtype.bits > 4:
+            name = _RMW.get(op) or (op if dtype.kind == "int" else f"u{op}")
+            return V(self.op(f"atomicrmw {name} ptr {p}, {kind} {value.name} monotonic"), dtype)
+        whole = f"i{dtype.bytes * 8}"
+        first = self.op(f"load atomic {whole}, ptr {p} monotonic, align {dtype.bytes}")
+        slot = self.alloca(whole)
+        self.put(f"store {whole} {first}, ptr {slot}")
+        again, done = self.fresh("again"), self.fresh("done")
+        self.start(again)
+        seen = self.op(f"load {whole}, ptr {slot}")
+        stored = self.op(f"bitcast {whole} {seen} to {kind}") if whole != kind else seen
+        old = self.from_storage(stored, dtype, 1)
+        new = value if op == "exch" else self.arithmetic(op, old, value)
+        word = self.to_storage(new)
+        if whole != kind:
+            word = self.op(f"bitcast {kind} {word} to {whole}")
+        pair = self.op(f"cmpxchg ptr {p}, {whole} {seen}, {whole} {word} monotonic monotonic")
+        now = self.op(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
+        self.put(f"store {whole} {now}, ptr {slot}")
+        good = self.op(f"extractvalue {{ {whole}, i1 }} {pair}, 1")
+        self.branch(good, done, again)
+        self.start(done)
+        return old
+
+    # -------------------------------------------------------------- printing
+
+    def print_values(self, s: Print) -> None:
+        """Hand the values to Python, which prints them (launch.py)."""
+        self.prints.append(s)
+        number = len(self.prints) - 1
+        thread = self.index(self.thread_value).name if self.thread_value is not None and s in self.per_thread else "-1"
+        if s.buffer is not None:
+            base = self.place(s.buffer).base
+            self.put(f"call void %print(i64 {number}, i64 %n, i64 {thread}, ptr {base})")
+            return
+        slots = self.alloca("i64", max(len(s.values), 1))
+        for k, e in enumerate(s.values):
+            value = self.evaluate(e)
+            p = self.op(f"getelementptr i64, ptr {slots}, i64 {k}")
+            if value.dtype.is_float:
+                kind = compute_type(value.dtype)
+                wide = value.name if kind == "double" else self.op(f"fpext float {value.name} to double")
+                self.put(f"store double {wide}, ptr {p}")
+            else:
+                self.put(f"store i64 {self.index(value).name}, ptr {p}")
+        self.put(f"call void %print(i64 {number}, i64 %n, i64 {thread}, ptr {slots})")
+
+    per_thread: frozenset[Stmt] = frozenset()
+
+
+def _pure_index(e: Expr) -> bool:
+    """Integer arithmetic of variables, cheap enough to repeat."""
+    parts = list(walk(e))
+    return len(parts) <= 12 and not any(
+        isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("floordiv", "floormod", "truncdiv", "truncmod", "pow", "shl", "shr"))
+        or type(n).__name__ in ("Call", "Select")
+        for n in parts
+    )  # fmt: skip
+
+
+def _short(s: For) -> bool:
+    """Whether a loop is over in no time: few rounds, nothing but plain statements inside."""
+    start, stop, step = int_value(s.start), int_value(s.stop), int_value(s.step)
+    if start is None or stop is None or not step or abs(stop - start) // abs(step) > 4096:
+        return False
+    return not any(isinstance(n, Op | Parallel | For | While | Pipelined) for n in walk(s.body))
+
+
+def uses(e: Expr, var: Var) -> bool:
+    """Whether the variable occurs."""
+    return any(n is var for n in walk(e))
+
+
+__all__ = ["Statements", "children", "const", "literal", "root_of"]
