@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.cuda import nvrtc
@@ -176,18 +175,19 @@ class CudaExecutable:
         """
         if 0 in grid:
             return
-        blocks = _grid(grid)
         gpu = self._find_gpu()
         kernel = self.load(self._device(gpu, arguments))
-        values = [a.pointer if isinstance(a, TensorArgument) else a for a in arguments]
-        values += [symbols[s] for s in self._extra]
-        workspaces = self._allocate(gpu, kernel.device, symbols, stream)
+        values: list[int | float | bool] = [
+            a.pointer if isinstance(a, TensorArgument) else a for a in arguments
+        ]
+        for symbol in self._extra:
+            values.append(symbols[symbol])
+        workspaces = self._allocate(gpu, kernel.device, symbols, stream) if self._workspaces else []
+        program, pack = self.program, self._pack
         try:
-            with self._pack.lock:
-                self._pack.fill([*values, *workspaces])
-                kernel.launch(
-                    blocks, self.program.threads, self.program.shared_bytes, stream, self._pack.address
-                )
+            with pack.lock:
+                pack.fill(values + workspaces)
+                kernel.launch(_grid(grid), program.threads, program.shared_bytes, stream, pack.address)
         finally:
             for pointer in workspaces:
                 gpu.api.cuMemFreeAsync(pointer, stream)
@@ -224,12 +224,10 @@ class CudaExecutable:
         first = next((a.pointer for a in arguments if isinstance(a, TensorArgument) and a.pointer), 0)
         return gpu.device_of_pointer(first) if first else gpu.current_device()
 
-    def _allocate(self, gpu: Gpu, device: int, symbols: Mapping[Var, int], stream: int) -> list[Any]:
-        if not self._workspaces:
-            return []
+    def _allocate(self, gpu: Gpu, device: int, symbols: Mapping[Var, int], stream: int) -> list[int]:
         gpu.enter(device)
         known = {v: const(n, v.dtype) for v, n in symbols.items()}
-        found: list[Any] = []
+        found: list[int] = []
         for memory in self._workspaces:
             count = int_value(substitute(memory.shape[0], known))
             if count is None:
@@ -247,6 +245,8 @@ class CudaExecutable:
 
 def _grid(grid: tuple[int, ...]) -> tuple[int, int, int]:
     x, y, z = (*grid, 1, 1)[:3]
+    if 0 < x < 65536 and 0 < y < 65536 and 0 < z < 65536:
+        return x, y, z
     for axis, (extent, limit) in enumerate(zip((x, y, z), _GRID_LIMITS, strict=True)):
         if not 0 < extent <= limit:
             raise LaunchError(

@@ -297,16 +297,20 @@ class ArgumentPack:
     def __init__(self, dtypes: Sequence[DType | None]) -> None:
         """dtypes: one for each argument, None for a pointer. Raises TargetError TB507 for a type with no C form."""
         self._format = struct.Struct("=" + "".join(_slot(d) for d in dtypes))
-        self._convert = tuple(_converter(d) for d in dtypes)
+        self._pack = self._format.pack_into
+        narrow = ((i, d) for i, d in enumerate(dtypes) if d is not None and d.is_float and d.bits < 32)
+        self._narrow = tuple((i, partial(storage_bits, dtype=d)) for i, d in narrow)
         self._values = ctypes.create_string_buffer(max(8, 8 * len(dtypes)))
         first = ctypes.addressof(self._values)
         self._pointers = (ctypes.c_void_p * max(1, len(dtypes)))(*(first + 8 * i for i in range(len(dtypes))))
         self.address = ctypes.addressof(self._pointers)
         self.lock = threading.Lock()
 
-    def fill(self, values: Sequence[int | float | bool]) -> None:
-        """Write the values. Hold `lock` from here until the launch has returned."""
-        self._format.pack_into(self._values, 0, *(c(v) for c, v in zip(self._convert, values, strict=True)))
+    def fill(self, values: list[int | float | bool]) -> None:
+        """Write the values (the list is changed). Hold `lock` from here until the launch has returned."""
+        for i, bits in self._narrow:
+            values[i] = bits(float(values[i]))
+        self._pack(self._values, 0, *values)
 
 
 def _slot(dtype: DType | None) -> str:
@@ -318,16 +322,6 @@ def _slot(dtype: DType | None) -> str:
         return letters[dtype.name]
     letter, pad = {8: ("b", 7), 16: ("h", 6), 32: ("i", 4), 64: ("q", 0)}[max(8, dtype.bits)]
     return (letter.upper() if dtype.kind == "uint" else letter) + (f"{pad}x" if pad else "")
-
-
-def _converter(dtype: DType | None) -> Any:
-    if dtype is None or dtype.is_int:
-        return int
-    if dtype.kind == "bool":
-        return bool
-    if dtype.bits >= 32:
-        return float
-    return partial(storage_bits, dtype=dtype)
 
 
 # ------------------------------------------------------------------ this process's driver

@@ -211,7 +211,12 @@ DEVICE float divide(float a, float b) {
     "rcp_fast",
 )
 _piece("rcp", _instruction("rcp(float x)", "float", "rcp.approx.f32 %0, %1", '"=f"(r)', '"f"(x)'))
-_piece("divide_fast", _instruction("divide_fast(float a, float b)", "float", "div.full.f32 %0, %1, %2", '"=f"(r)', '"f"(a), "f"(b)'))
+_piece(
+    "divide_fast",
+    _instruction(
+        "divide_fast(float a, float b)", "float", "div.full.f32 %0, %1, %2", '"=f"(r)', '"f"(a), "f"(b)'
+    ),
+)
 _piece("square", "template <class T> DEVICE T square(T x) { return x * x; }")
 _piece("is_nan", "template <class T> DEVICE bool is_nan(T x) { return x != x; }")
 _piece(
