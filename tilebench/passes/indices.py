@@ -137,6 +137,8 @@ class Own:
     coefficients: tuple[int, ...] | None
     constant: int
     table: tuple[int, ...]
+    complete: bool = True
+    """Whether all holders of each element run an iteration that names it, so that a write reaches them all."""
 
     @property
     def is_injective(self) -> bool:
@@ -175,6 +177,7 @@ def _own_registers(
     if held == loop and np.array_equal(elements, np.where(cared, loop.elements(), -1)):
         # the identity: every register where it is
         return Own(_weights(sizes), 0, tuple(range(loop.registers)))
+    complete = held.replication <= 1 or _reaches_all(held, elements)
     found = held.lookup(np.arange(held.threads)[:, None], elements)
     if ((found < 0) & cared).any():
         return None
@@ -183,7 +186,21 @@ def _own_registers(
         return None
     fitted = _fit(table, sizes)
     entries = tuple(int(x) for x in table)
-    return Own(None, 0, entries) if fitted is None else Own(fitted[0], fitted[1], entries)
+    if fitted is None:
+        return Own(None, 0, entries, complete)
+    return Own(fitted[0], fitted[1], entries, complete)
+
+
+def _reaches_all(held: FragmentLayout, elements: NDArray[Any]) -> bool:
+    """Whether each element that some thread names is named by as many threads as hold it."""
+
+    def threads_of(table: NDArray[Any]) -> NDArray[Any]:
+        pairs = np.arange(len(table), dtype=np.int64)[:, None] * held.size + table
+        named = np.unique(pairs[table >= 0]) % held.size
+        return np.bincount(named, minlength=held.size)
+
+    visits, holders = threads_of(elements), threads_of(held.elements())
+    return bool((visits == holders)[visits > 0].all())
 
 
 def _weights(sizes: Sequence[int]) -> tuple[int, ...]:

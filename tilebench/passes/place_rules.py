@@ -188,7 +188,9 @@ def node_of_nest(nest: Parallel, origin: Stmt | None = None) -> Node:
             found.append(Access(n.buffer, n.indices, False))
     layout = nest.layout if isinstance(nest.layout, FragmentLayout) else None
     again = _rereads(body)
-    return Node(origin or nest, names, extents, tuple(found), nest.loc, None, nest.coalesced_width, layout, again)
+    return Node(
+        origin or nest, names, extents, tuple(found), nest.loc, None, nest.coalesced_width, layout, again
+    )
 
 
 def storage_of(buffer: Buffer) -> Buffer:
@@ -362,11 +364,10 @@ def _converted_bytes(node: Node, loop: FragmentLayout, layouts: Mapping[Buffer, 
     for access in node.of("fragment"):
         held = layouts.get(access.buffer)
         affine = affine_access(access, node.names)
-        if (
-            isinstance(held, FragmentLayout)
-            and affine is not None
-            and own_registers(held, loop, affine) is None
-        ):
+        if not isinstance(held, FragmentLayout) or affine is None:
+            continue
+        own = own_registers(held, loop, affine)
+        if own is None or (access.write and not own.complete):
             total += prod(held.shape) * access.buffer.dtype.bytes
     return total
 

@@ -47,20 +47,28 @@ def access_key(node: Load | Store | AtomicRMW) -> object:
     return (node.buffer.id, *(expr_key(i) for i in node.indices))
 
 
-def resolve_all(b: Builder, loop: Loop, body: Stmt) -> tuple[dict[object, Resolved], list[Buffer]]:
-    """Every access to a fragment by its key, and the fragments with one that a thread's own registers cannot serve."""
-    resolved: dict[object, Resolved] = {}
+def resolve_all(
+    b: Builder, loop: Loop, body: Stmt, own: Buffer | None = None
+) -> tuple[dict[object, Resolved], list[Buffer]]:
+    """Every access to a fragment by its key, and the fragments with one that a thread's own registers cannot serve.
+
+    own: a fragment of which each thread writes its own version for now (a fold that is not finished).
+    """
+    found: dict[object, Resolved | None] = {}
     lost: list[Buffer] = []
     for node in walk(body):
         if not isinstance(node, Load | Store | AtomicRMW) or isinstance(node.buffer, Memory):
             continue
-        if node.buffer.scope != "fragment" or (key := access_key(node)) in resolved:
+        if node.buffer.scope != "fragment":
             continue
-        found = resolve(b, loop, node.buffer, node.indices)
-        if found is not None:
-            resolved[key] = found
-        elif (storage := storage_of(node.buffer)) not in lost:
+        key = access_key(node)
+        if key not in found:
+            found[key] = resolve(b, loop, node.buffer, node.indices)
+        place, storage = found[key], storage_of(node.buffer)
+        served = place is not None and (isinstance(node, Load) or place.own.complete or storage is own)
+        if not served and storage not in lost:
             lost.append(storage)
+    resolved = {key: place for key, place in found.items() if place is not None}
     return resolved, lost
 
 

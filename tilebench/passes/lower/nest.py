@@ -61,17 +61,22 @@ def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = N
         lower_nest(b, Loop(names, extents, layout), body, nest.coalesced_width)
 
 
-def lower_nest(b: Builder, loop: Loop, body: Stmt, width: int | None = None) -> None:
-    """Lower `body` for every iteration of `loop`; fragments that its threads do not hold go through scratch."""
+def lower_nest(
+    b: Builder, loop: Loop, body: Stmt, width: int | None = None, own: Buffer | None = None
+) -> None:
+    """Lower `body` for every iteration of `loop`; fragments that its threads do not hold go through scratch.
+
+    own: a fragment of which each thread writes its own version for now.
+    """
     if any(n == 0 for n in loop.extents):
         return
     with b.ranging(loop.names, loop.extents):
-        resolved, lost = resolve_all(b, loop, body)
+        resolved, lost = resolve_all(b, loop, body, own)
         if lost and loop.layout.replication > 1 and _reads_back(body, lost):
             # What one holder writes to scratch the others would read at once: one thread must run the iteration alone.
             node = node_of_nest(Parallel(loop.names, loop.extents, body))
             loop = Loop(loop.names, loop.extents, free_layout(node, b.threads)[0])
-            resolved, lost = resolve_all(b, loop, body)
+            resolved, lost = resolve_all(b, loop, body, own)
         if not lost:
             Nest(b, loop, body, resolved, width).run()
             return

@@ -107,7 +107,7 @@ def _registers(
     source = Load(op.source.buffer, op.source.index(names), dtype=op.source.dtype)
     old = Load(partial, place, dtype=dtype)
     step = Store(partial, place, op.combine(old, op.prepare(source)))
-    lower_nest(b, Loop(names, node.extents, layout), step)
+    lower_nest(b, Loop(names, node.extents, layout), step, own=partial)
     return memory, projected, partial
 
 
