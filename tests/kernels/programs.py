@@ -21,8 +21,9 @@ def gemm(
     block_K: int = 32,
     num_stages: int = 3,
     threads: int = 128,
+    panel: int = 0,
 ) -> Any:
-    """C = op(A) @ op(B)."""
+    """C = op(A) @ op(B). panel: rasterise the blocks in panels of this many."""
     A_shape = (K, M) if transpose_A else (M, K)
     B_shape = (N, K) if transpose_B else (K, N)
     A_tile = (block_K, block_M) if transpose_A else (block_M, block_K)
@@ -34,6 +35,7 @@ def gemm(
             A_s = T.alloc_shared(A_tile, dtype)
             B_s = T.alloc_shared(B_tile, dtype)
             C_f = T.alloc_fragment((block_M, block_N), accum_dtype)
+            T.use_swizzle(panel_size=panel, enable=panel > 0)
             T.clear(C_f)
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=num_stages):
                 if transpose_A:
