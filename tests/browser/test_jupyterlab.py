@@ -134,7 +134,7 @@ def test_a_tile_cell_shows_a_live_board(chrome: Any, lab: tuple[str, Path]) -> N
         for name in ("code", "layouts", "figures"):
             first.get_by_role("tab", name=name).click()
             assert page.evaluate(LUMINANCE) == [], (theme, name)
-        if folder := os.environ.get("TILEBENCH_SCREENSHOTS"):
+        if folder := os.environ.get("BROWSER_SCREENSHOTS"):
             page.screenshot(path=f"{folder}/lab-{light}.png")
     execute(page, "docmanager:save")
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")

@@ -57,7 +57,7 @@ test("a fragment copied to a shared tile of its shape names byte and bank", () =
   const shared = { ...report.layouts[3], buffer: "C_shared", shape: [128, 128], strides: [128, 1], panel: 0, swizzle: [0, 4, 3], itemsize_bits: 16 };
   const changedReport = {
     ...report, layouts: [...report.layouts, shared], buffers: [...report.buffers, { name: "C_shared", scope: "shared", offset: 1024, bytes: 32768, versions: 1, span: null }],
-    ops: [...report.ops, { id: "op9", reads: ["C_local"], writes: ["C_shared"], span: null }],
+    ops: [...report.ops, { id: "op9", name: "copy", reads: ["C_local"], writes: ["C_shared"], span: null }],
   };
   const p = layout.prepare(changedReport, report.layouts[0]);
   assert.match(layout.sentence(p, 129), /, byte 1282, bank 0 of C_shared$/);

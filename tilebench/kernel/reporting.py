@@ -271,7 +271,7 @@ def _code(kernel: Kernel, stages: Any) -> tuple[CodeText, ...]:
         thread = print_program(stages.stage(Lowered).program)
         texts.append(CodeText("thread", thread.text, tuple(line_of(at) for at in thread.locs)))
     built = list(kernel.executable.built.code)
-    if stages is not None and not kernel.target.is_gpu:
+    if stages is not None and kernel.target.kind != "cuda":
         built += _gpu_text(stages)
     known = {t.level for t in texts}
     return tuple(texts + [c for c in built if c.level not in known])

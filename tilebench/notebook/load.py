@@ -38,8 +38,10 @@ def unload_ipython_extension(shell: Any) -> None:
 def warm() -> None:
     """Import the compiler and let NVRTC and LLVM do their first, slow compile, so that the first cell does not wait."""
     import tilebench.compiler as compiler
+    from tilebench import views
 
     compiler.passes()
+    views.warm()
     try:
         from tilebench.backends.cuda.build import warm as warm_nvrtc
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tilebench.views.board import Board
 from tilebench.views.compare import Comparison
-from tilebench.views.whole import page
+from tilebench.views.whole import page, warm
 
 VIEW_MODULES = ("summary", "layout", "smem", "warps", "timeline", "roofline", "diff", "code", "passes", "findings")
 """The views in the order of the board's tabs; each names a file here and one in static/."""
 
-__all__ = ["VIEW_MODULES", "Board", "Comparison", "page"]
+__all__ = ["VIEW_MODULES", "Board", "Comparison", "page", "warm"]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilebench.report import Figure, LayoutInfo, Report
+from tilebench.views.summary import plain
 from tilebench.views.base import figure_text, html_table, number
 
 
@@ -38,7 +39,7 @@ def deltas(before: Report, after: Report) -> list[tuple[str, str, str, str]]:
         add(what, old, new, f"{new - old:+d}" if isinstance(old, int) and isinstance(new, int) else "")
     _figure(rows, "occupancy", b.occupancy, a.occupancy)
     for name in dict.fromkeys((*before.figures, *after.figures)):
-        _figure(rows, name.replace("_", " "), before.figures.get(name), after.figures.get(name))
+        _figure(rows, plain(name), before.figures.get(name), after.figures.get(name))
     old_layouts, new_layouts = ({i.buffer: i for i in r.layouts} for r in (before, after))
     for name in dict.fromkeys((*old_layouts, *new_layouts)):
         one, two = old_layouts.get(name), new_layouts.get(name)

@@ -32,9 +32,14 @@ def resources(report: Report) -> list[tuple[str, str]]:
     return rows
 
 
+def plain(name: str) -> str:
+    """A figure's name in words, without the unit that its value carries: 'compile_ms' is 'compile'."""
+    return name.removesuffix("_ms").removesuffix("_us").replace("_", " ")
+
+
 def figures(report: Report) -> list[tuple[str, str]]:
     """(name, value with unit and provenance) of every figure."""
-    return [(name.replace("_", " "), figure_text(f)) for name, f in report.figures.items()]
+    return [(plain(name), figure_text(f)) for name, f in report.figures.items()]
 
 
 def text(report: Report) -> str:

@@ -134,6 +134,19 @@ def image(still: Still) -> str:
     return f'<img alt="{esc(still.alt)}" src="data:{still.mime};base64,{base64.b64encode(still.data).decode()}" style="max-width:100%;height:auto">'
 
 
+def warm() -> None:
+    """Import what the first picture and the first widget need, and draw once, so that the first cell does not wait."""
+    from tilebench.views.bundle import bundle
+
+    bundle()
+    picture(Report("warm", "warm", "", ""))
+    try:
+        import tilebench.views.widget  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name not in ("anywidget", "ipywidgets", "traitlets"):
+            raise
+
+
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1040px; margin: 2em auto; padding: 0 1em; }

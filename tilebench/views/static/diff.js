@@ -1,7 +1,7 @@
 // The result against its references: heat map of error over bound, worst elements, histograms, and the rule that decided.
 import { h, choice, table, number, button, empty, heatColour } from "./kit.js";
 import { grid } from "./grid.js";
-import { unpack } from "./math.js";
+import { unpack, unflatten } from "./math.js";
 
 /** The verdict of a comparison in words. @param {any} d */
 export function sentence(d) {
@@ -18,14 +18,14 @@ export function draw(el, state, act) {
   own.which ??= Math.max(0, worstFirst);
   const body = h("div", {});
   let end = () => {};
-  const show = (k) => { own.which = k; end(); empty(body); end = one(body, diffs[k], act); };
+  const show = (k) => { own.which = k; end(); empty(body); end = one(body, diffs[k], act, state.report.params.find((b) => b.name === diffs[k].output)?.shape ?? []); };
   if (diffs.length > 1) el.append(h("div", { class: "tb-tools" }, choice("comparison", diffs.map((d, k) => [String(k), `${d.output} against ${d.against}: ${d.verdict}`]), String(own.which), (v) => show(Number(v)))));
   el.append(body);
   show(own.which);
   return () => end();
 }
 
-function one(el, d, act) {
+function one(el, d, act, shape) {
   const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover the map, or focus it and use the arrow keys");
   const line = h("p", { class: "tb-verdict" }, h("strong", { "data-verdict": d.verdict }, d.verdict.toUpperCase()), ` ${sentence(d)}`);
   el.append(line);
@@ -37,8 +37,10 @@ function one(el, d, act) {
     const colours = new Uint8ClampedArray(rows * columns * 4);
     for (let k = 0; k < heat.length; k++) colours.set([...heatColour(heat[k]), 255], 4 * k);
     const stage = h("div", { class: "tb-stage" });
-    const where = (r, c) => (sr * sc === 1 ? `row ${r} column ${c}` : `rows ${r * sr}–${(r + 1) * sr - 1}, columns ${c * sc}–${(c + 1) * sc - 1}`);
-    const sel = (r, c) => ({ buffer: d.output, coord: [r * sr, c * sc] });
+    const span = (name, k, step) => (step === 1 ? `${name} ${k}` : `${name}s ${k * step}–${(k + 1) * step - 1}`);
+    const where = (r, c) => `${span("row", r, sr)}, ${span("column", c, sc)}`;
+    const width = shape[shape.length - 1] ?? 0; // rows of the map are all dimensions but the last, in order
+    const sel = (r, c) => ({ buffer: d.output, coord: shape.length > 2 && width > 0 ? unflatten(shape, r * sr * width + c * sc) : [r * sr, c * sc] });
     const side = h("div", { class: "tb-side" });
     el.append(status, h("div", { class: "tb-two" }, stage, side));
     aside = side;

@@ -20,7 +20,7 @@ export function partner(report, info) {
   const same = (a) => a.kind === "shared" && a.shape.length === info.shape.length && a.shape.every((n, d) => n === info.shape[d]);
   for (const op of report.ops) {
     const names = [...op.reads, ...op.writes];
-    if (!names.includes(info.buffer)) continue;
+    if (op.name !== "copy" || !names.includes(info.buffer)) continue;
     const found = report.layouts.find((l) => same(l) && names.includes(l.buffer));
     if (found) return found;
   }

@@ -15,7 +15,7 @@ export function resources(report) {
 /** The summary tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
   const { report } = state;
-  const figures = Object.entries(report.figures).map(([name, f]) => [name.replaceAll("_", " "), figureText(f)]);
+  const figures = Object.entries(report.figures).map(([name, f]) => [name.replace(/_(ms|us)$/, "").replaceAll("_", " "), figureText(f)]);
   el.append(table(["what", "how much, and from where"], [...resources(report), ...figures]));
   if (report.ops.length) {
     el.append(table(["op", "line", "carried out by", "why"], report.ops.map((op) => [
