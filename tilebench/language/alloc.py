@@ -35,7 +35,7 @@ class _TensorSpelling:
             return self(item[0], item[1])
         if isinstance(item, tuple) and len(item) >= 2:
             return self(item[:-1], item[-1])
-        raise TypeTileError("TB205", "T.Tensor[...] takes a shape and a dtype", fix="T.Tensor[[M, N], T.float16]")
+        raise TypeTileError("TB205", "T.Tensor[...] takes a shape and a dtype", why="it declares both", fix="T.Tensor[[M, N], T.float16]")
 
 
 class _StridedSpelling(_TensorSpelling):

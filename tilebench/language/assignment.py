@@ -53,7 +53,7 @@ def _spread(walker: Walker, value: Any, target: ast.Tuple | ast.List, star: int,
         return walker.unpacked(value, len(target.elts), frame, node)
     values, after = list(cast("list[Any]", value)), len(target.elts) - star - 1
     if len(values) < star + after:
-        raise TypeTileError("TB222", f"{len(values)} values for {star + after} names and a rest", at=frame.loc(node), fix="use as many names as values")
+        raise TypeTileError("TB222", f"{len(values)} values for {star + after} names and a rest", at=frame.loc(node), why="each name takes one value", fix="use as many names as values")
     return [*values[:star], values[star : len(values) - after], *values[len(values) - after :]]
 
 
@@ -188,7 +188,7 @@ def annotation_of(walker: Walker, node: ast.expr, frame: Frame) -> Any:
         try:
             inner = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
-            raise SyntaxTileError("TB100", f"this annotation is not Python: {error}", at=frame.loc(node), fix="write the type without quotes") from None
+            raise SyntaxTileError("TB100", f"this annotation is not Python: {error}", at=frame.loc(node), why="an annotation in quotes is parsed as Python", fix="write the type without quotes") from None
         for n in ast.walk(inner):
             ast.copy_location(n, node)
         node = inner

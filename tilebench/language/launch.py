@@ -12,7 +12,7 @@ from tilebench.language.markers import LaunchSpec, ThreadRange, ThreadValue
 def Kernel(*blocks: Any, threads: Any = 128, prelude: str | None = None, cluster_dims: Any = None) -> LaunchSpec:
     """`with T.Kernel(grid_x, grid_y, threads=128) as (bx, by):` one to three grid axes."""
     if cluster_dims not in (None, 1, (1, 1, 1), [1, 1, 1]):
-        raise TypeTileError("TB512", f"cluster_dims={cluster_dims}: thread-block clusters are not supported", fix="leave cluster_dims out")
+        raise TypeTileError("TB512", f"cluster_dims={cluster_dims}: thread-block clusters are not supported", why="every target must run the program", fix="leave cluster_dims out")
     if not 1 <= len(blocks) <= 3:
         raise TypeTileError("TB510", f"T.Kernel has {len(blocks)} grid axes", why="a grid has one to three", fix="T.Kernel(x, y, z, threads=128)")
     counts: tuple[Any, ...] = tuple(threads) if isinstance(threads, list | tuple) else (128 if threads is None else threads,)

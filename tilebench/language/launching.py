@@ -20,7 +20,7 @@ def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
     grid: list[Expr] = []
     for axis, extent in enumerate(spec.grid):
         if isinstance(extent, ConstVar):
-            raise TypeTileError("TB213", f"{extent.name} is not known here", at=at, fix="declare an input tensor that has it as an extent first")
+            raise TypeTileError("TB213", f"{extent.name} is not known here", at=at, why="T.const names are determined by the shapes of the arguments", fix="declare an input tensor that has it as an extent first")
         e = as_expr(extent)
         if e.dtype.is_float:
             raise TypeTileError("TB217", f"grid axis {axis} is a {e.dtype}", at=at, why="the number of blocks is a whole number", fix="T.ceildiv(n, block), or // for division")
@@ -37,7 +37,7 @@ def _axis(values: tuple[Any, ...], dim: int, default: Any) -> Any:
 def resolve_thread_value(walker: Walker, value: ThreadValue, at: Loc | None) -> Any:
     """A thread or block name as an expression of the launch."""
     if not walker.inside:
-        raise SyntaxTileError("TB108", "a thread is named outside of T.Kernel", at=at, fix="put it under `with T.Kernel(...)`")
+        raise SyntaxTileError("TB108", "a thread is named outside of T.Kernel", at=at, why="only a launch has threads and blocks", fix="put it under `with T.Kernel(...)`")
     thread: Expr = walker.thread
     match value.kind:
         case "thread":

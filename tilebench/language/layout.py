@@ -36,7 +36,7 @@ def Fragment(
     """
     kept: dict[int, int] = {}  # elements placed so far, by thread
     if forward_fn is None and forward_thread_fn is None:
-        raise LayoutError("TB307", "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn", fix="T.Fragment((8, 8), lambda i, j: (thread, register))")
+        raise LayoutError("TB307", "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn", why="they say where an element is", fix="T.Fragment((8, 8), lambda i, j: (thread, register))")
 
     def both(*index: Any) -> tuple[Any, Any]:
         if forward_fn is not None:

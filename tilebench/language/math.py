@@ -148,7 +148,7 @@ def infinity(dtype: Any = "float32") -> Expr:
     """+inf of a float type."""
     kind = as_scalar(dtype)
     if not kind.is_float or kind.name == "float8_e4m3":
-        raise TypeTileError("TB204", f"{kind} has no infinity", fix=f"T.max_value({kind.name!r}) is its largest value")
+        raise TypeTileError("TB204", f"{kind} has no infinity", why="only floats with infinities do", fix=f"T.max_value({kind.name!r}) is its largest value")
     return ir.const(_math.inf, kind)
 
 
@@ -299,7 +299,7 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
         value, dtype = dtype, value
     e, kind = as_expr(value), as_scalar(dtype)
     if e.dtype.bits != kind.bits:
-        raise TypeTileError("TB208", f"reinterpret: {e.dtype} has {e.dtype.bits} bits, {kind} has {kind.bits}", fix="choose a type of the same width")
+        raise TypeTileError("TB208", f"reinterpret: {e.dtype} has {e.dtype.bits} bits, {kind} has {kind.bits}", why="the bits stay the same", fix="choose a type of the same width")
     return ir.call("reinterpret", (e,), kind)
 
 

@@ -47,7 +47,7 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
     at = frame.loc(node)
     order: list[str] = []
     defaults = _defaults(plain)
-    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+    for argument in _parameters(node, frame):
         name, place = argument.arg, frame.loc(argument)
         annotation = _dtype_like(_annotation(walker, plain, argument, frame))
         match annotation:
@@ -84,7 +84,7 @@ def parse_eager(
     frame = Frame(source, outer_names(plain))
     walker.tensor_specs = {k: v for k, v in arguments.items() if isinstance(v, TensorSpec)}
     order: list[str] = []
-    for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+    for argument in _parameters(node, frame):
         name, place = argument.arg, frame.loc(argument)
         value = arguments.get(name)
         annotation = _annotation(walker, plain, argument, frame) if argument.annotation is not None else None
@@ -103,6 +103,13 @@ def parse_eager(
     if consts:
         walker.given_consts = dict(consts)
     return _finish(walker, frame, node, order, frame.loc(node), eager=True)
+
+
+def _parameters(node: ast.FunctionDef, frame: Frame) -> list[ast.arg]:
+    for rest in (node.args.vararg, node.args.kwarg):
+        if rest is not None:
+            raise TypeTileError("TB231", f"parameter *{rest.arg} stands for any number of values", at=frame.loc(rest), why="a kernel has a fixed list of arguments", fix="name each parameter")
+    return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
 def _annotation(walker: Walker, function: types.FunctionType, argument: ast.arg, frame: Frame) -> Any:
@@ -136,7 +143,7 @@ def _finish(walker: Walker, frame: Frame, node: ast.FunctionDef, order: list[str
     except Returned as result:
         returned = result.value
     except RecursionError:
-        raise SyntaxTileError("TB112", DEEPEST, at=at, fix="split the expression over several lines or loops") from None
+        raise SyntaxTileError("TB112", DEEPEST, at=at, why="the compiler walks it node by node", fix="split the expression over several lines or loops") from None
     if walker.launch is None:
         raise SyntaxTileError(
             "TB110", f"{node.name} launches nothing", at=at, why="a tile program says how many blocks and threads run it",
@@ -158,7 +165,7 @@ def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:
     made = walker.outputs
     for value in values:
         if value not in [b for b in made if b is value]:
-            raise TypeTileError("TB232", "an eager function returns what T.empty made", at=at, fix="C = T.empty((M, N), dtype), then return C")
+            raise TypeTileError("TB232", "an eager function returns what T.empty made", at=at, why="the call allocates its outputs", fix="C = T.empty((M, N), dtype), then return C")
     return [cast(Buffer, v) for v in values] + [b for b in made if not any(b is v for v in values)]
 
 

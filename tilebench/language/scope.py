@@ -77,7 +77,7 @@ def source_of(function: Callable[..., Any]) -> Source:
     """The text of the cell or file that a function was defined in. Raises SyntaxTileError TB103 when there is none."""
     code = getattr(function, "__code__", None)
     if code is None:
-        raise SyntaxTileError("TB103", f"{function!r} is not a Python function", fix="decorate a function: def kernel(...)")
+        raise SyntaxTileError("TB103", f"{function!r} is not a Python function", why="a tile program is read from the text of a function", fix="decorate a function: def kernel(...)")
     own = getattr(function, "__tilebench_source__", None)
     if isinstance(own, Source):
         return own
@@ -111,7 +111,7 @@ def node_of(function: Callable[..., Any], source: Source) -> ast.FunctionDef:
                 return node
             found.append(node)
         elif isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name:
-            raise SyntaxTileError("TB102", f"{node.name} is an async function", at=Loc(source, node.lineno, node.col_offset), fix="write def, not async def")
+            raise SyntaxTileError("TB102", f"{node.name} is an async function", at=Loc(source, node.lineno, node.col_offset), why="a kernel does not wait for Python", fix="write def, not async def")
     if len(found) == 1:
         return found[0]
-    raise SyntaxTileError("TB103", f"the definition of {code.co_name} is not in {source.name}", fix="save the file, or run the cell that defines it again")
+    raise SyntaxTileError("TB103", f"the definition of {code.co_name} is not in {source.name}", why="the text has changed since the function was defined", fix="save the file, or run the cell that defines it again")

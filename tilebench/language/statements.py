@@ -32,7 +32,7 @@ def import_from(walker: Walker, node: ast.ImportFrom, frame: Frame) -> None:
     module = _module(node.module or "", node, frame)
     for alias in node.names:
         if not hasattr(module, alias.name):
-            raise TypeTileError("TB211", f"cannot import {alias.name} from {node.module}", at=frame.loc(node), fix="correct the name")
+            raise TypeTileError("TB211", f"cannot import {alias.name} from {node.module}", at=frame.loc(node), why="the module has no such name", fix="correct the name")
         frame.names[alias.asname or alias.name] = getattr(module, alias.name)
 
 
@@ -40,7 +40,7 @@ def _module(name: str, node: ast.AST, frame: Frame) -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, ValueError) as error:
-        raise TypeTileError("TB211", f"the import failed: {error}", at=frame.loc(node), fix="import it outside of the kernel, or install it") from error
+        raise TypeTileError("TB211", f"the import failed: {error}", at=frame.loc(node), why="Python imports it while the kernel is compiled", fix="import it outside of the kernel, or install it") from error
 
 
 def function_def(walker: Walker, node: ast.FunctionDef, frame: Frame) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilebench.errors import LaunchError, Loc, TypeTileError
-from tilebench.ir.dtype import DType
-from tilebench.ir.expr import Expr, as_expr, int_value
+from tilebench.ir.dtype import DType, int32
+from tilebench.ir.expr import Expr, Var, as_expr, int_value
 from tilebench.ir.tile import Buffer
 from tilebench.language.markers import ConstVar, TensorType
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor that an eager function is called with. strides in elements."""
+    """A tensor that an eager function is called with. strides in elements; None: known only at the call."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
     dtype: DType
 
 
@@ -41,7 +42,7 @@ def _extent(name: str, value: Any, at: Loc | None) -> Expr:
         raise TypeTileError("TB206", f"{name}: an extent is {value!r}", at=at, why="extents are whole numbers or T.dynamic names", fix="T.Tensor((M, N), dtype)") from None
     number = int_value(e)
     if number is not None and number < 0:
-        raise TypeTileError("TB206", f"{name}: an extent is {number}", at=at, fix="extents are 0 or more")
+        raise TypeTileError("TB206", f"{name}: an extent is {number}", at=at, why="a tensor cannot have fewer than no elements", fix="extents are 0 or more")
     return e
 
 
@@ -49,33 +50,35 @@ def bind_spec(walker: Walker, name: str, kind: TensorType, at: Loc | None) -> Bu
     """An eager function's tensor: its declared shape met with the shape it is called with. T.const names take their values."""
     spec = walker.tensor_specs.get(name)
     if spec is None:
-        return as_buffer(name, TensorType(tuple(walker.consts.get(s, s) if isinstance(s, ConstVar) else s for s in kind.shape), kind.dtype, kind.strides), at)
-    if not isinstance(spec, TensorSpec):
-        raise LaunchError("TB603", f"{name} is declared as a tensor, got {type(spec).__name__}", at=at, fix="pass a tensor")
+        return as_buffer(name, dataclasses.replace(kind, shape=tuple(walker.evaluate.read(s) for s in kind.shape)), at)
     if len(spec.shape) != len(kind.shape):
-        raise LaunchError("TB604", f"{name} has {len(spec.shape)} dimensions {spec.shape}, expected {len(kind.shape)}", at=at, fix="reshape it")
-    shape = tuple(_meet(walker, name, d, declared, actual, at) for d, (declared, actual) in enumerate(zip(kind.shape, spec.shape, strict=True)))
+        raise LaunchError("TB604", f"{name} has {len(spec.shape)} dimensions {spec.shape}, expected {len(kind.shape)}", at=at, why=f"it is declared with {len(kind.shape)}", fix="reshape it")
+    pairs = enumerate(zip(kind.shape, spec.shape, strict=True))
+    shape = tuple(_meet(walker, name, "shape", d, declared, actual, at) for d, (declared, actual) in pairs)
     strides = None
     if kind.strides is not None:
-        strides = tuple(_meet(walker, name, d, s, spec.strides[d], at) for d, s in enumerate(kind.strides))
+        strides = tuple(_meet(walker, name, "strides", d, s, spec.strides[d], at) for d, s in enumerate(kind.strides))
     return Buffer(name, tuple(as_expr(s) for s in shape), kind.dtype, "global", None if strides is None else tuple(as_expr(s) for s in strides), loc=at)
 
 
-def _meet(walker: Walker, name: str, d: int, declared: Any, actual: int, at: Loc | None) -> Any:
+def _meet(walker: Walker, name: str, what: str, d: int, declared: Any, actual: int | None, at: Loc | None) -> Any:
+    """One extent or stride: as declared, when the tensor agrees; T.const names take their value here."""
     if isinstance(declared, ConstVar):
-        known = walker.consts.setdefault(declared, actual)
-        if known != actual:
+        known = walker.consts.setdefault(declared, Var(declared.name, dtype=int32) if actual is None else actual)
+        if isinstance(known, int) and actual is not None and known != actual:
             raise LaunchError(
-                "TB604", f"{name}.shape[{d}] is {actual}, expected {declared.name} = {known}", at=at, why=f"{declared.name} was set by an earlier tensor",
+                "TB604", f"{name}.{what}[{d}] is {actual}, expected {declared.name} = {known}", at=at, why=f"{declared.name} was set by an earlier tensor",
                 fix="pass tensors whose shapes fit together",
             )  # fmt: skip
-        return actual
-    number = int_value(as_expr(declared))
-    if number is not None and number != actual:
-        raise LaunchError("TB604", f"{name}.shape[{d}] is {actual}, expected {number}", at=at, why="it is declared with that extent", fix="pass tensors whose shapes fit together")
-    return declared
+        return known
+    e = _extent(name, declared, at)
+    number = int_value(e)
+    if number is not None and actual is not None and number != actual:
+        raise LaunchError("TB604", f"{name}.{what}[{d}] is {actual}, expected {number}", at=at, why="it is declared with that number", fix="pass tensors whose shapes fit together")
+    return e
 
 
 def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
     """A tensor argument with no annotation: its own shape, row-major."""
-    return Buffer(name, tuple(as_expr(s) for s in spec.shape), spec.dtype, "global", loc=at)
+    shape = tuple(Var(f"{name}_{d}", dtype=int32) if s is None else as_expr(s) for d, s in enumerate(spec.shape))
+    return Buffer(name, shape, spec.dtype, "global", loc=at)

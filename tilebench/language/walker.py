@@ -50,7 +50,7 @@ class Walker:
         self.bodies: list[list[Stmt]] = [[]]
         self.buffers: list[Buffer] = []
         self.outputs: list[Buffer] = []
-        self.consts: dict[ConstVar, int] = {}
+        self.consts: dict[ConstVar, int | Var] = {}
         self.given_consts: dict[str, int] = {}
         self.tensor_specs: dict[str, TensorSpec] = {}
         self.parameters: dict[str, Buffer | Var] = {}
@@ -150,10 +150,10 @@ class Walker:
     def unpacked(self, value: Any, count: int, frame: Frame, node: ast.AST) -> list[Any]:
         """The values of an unpacking. Raises TB222 when their number is another."""
         if isinstance(value, Buffer | Region | Expr | str) or not hasattr(value, "__iter__"):
-            raise TypeTileError("TB222", f"cannot unpack {type(value).__name__} into {count} names", at=frame.loc(node), fix="unpack a tuple")
+            raise TypeTileError("TB222", f"cannot unpack {type(value).__name__} into {count} names", at=frame.loc(node), why="only tuples and lists have parts", fix="unpack a tuple")
         values = list(value)
         if len(values) != count:
-            raise TypeTileError("TB222", f"{len(values)} values for {count} names", at=frame.loc(node), fix="use as many names as values")
+            raise TypeTileError("TB222", f"{len(values)} values for {count} names", at=frame.loc(node), why="each name takes one value", fix="use as many names as values")
         return values
 
     def named(self, value: Any, name: str, frame: Frame, node: ast.AST) -> Any:
