@@ -220,10 +220,9 @@ class Access(Private):
     def _numbers(self, shape: tuple[int, ...], slices: tuple[Any, ...], axes: list[int]) -> Value:
         """Flat element numbers of a slice, over all axes."""
         indices: list[Value] = []
-        for d, part in enumerate(slices):
-            extents = [-1 if d == n else 1 for n in range(len(slices))]
-            numbers = np.arange(part.start, part.stop) if isinstance(part, slice) else np.asarray(part)
-            indices.append(numbers.reshape(extents))
+        for d, (part, size) in enumerate(zip(slices, shape, strict=True)):
+            numbers = np.atleast_1d(np.arange(size)[part])
+            indices.append(numbers.reshape([-1 if d == n else 1 for n in range(len(slices))]))
         flat = self._flat(shape, indices)
         kept = flat[tuple(slice(None) if isinstance(part, slice) else 0 for part in slices)]
         return self._aligned(kept, axes) if axes else kept

@@ -27,10 +27,10 @@ from tilebench.targets import Target
 class Interpreted:
     """A kernel ready to run in NumPy.
 
-    check_init: an element of shared, fragment, local or var memory read before it is written is an error (TB274).
+    check_init: an element of the block's memory that is read before it is written is an error (TB274).
 
-    check_races: two blocks (TB431), or two iterations of one T.Parallel (TB430), that touch one element while one
-    of them writes are an error; elements of outputs that no block wrote are in `findings` after a launch.
+    check_races: two blocks (TB431) or two iterations of one T.Parallel (TB430) that touch one element, one of
+    them writing, are an error; elements of outputs that no block wrote are in `findings` after a launch.
 
     observer: called after each statement with the block, the statement and the buffers that it wrote.
     """

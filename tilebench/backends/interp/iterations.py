@@ -63,10 +63,10 @@ class Iterations:
                     reader, other = self.text(int(touch.iterations[first])), self.text(int(owner[first]))
                     raise SyncError(
                         "TB430",
-                        f"{buffer.name}[{element}] is read by {reader} and written by {other} of one T.Parallel, "
-                        f"{where}",
+                        f"{buffer.name}[{element}] is read by {reader} and written by {other} "
+                        f"of one T.Parallel, {where}",
                         at=touch.at,
-                        why="iterations of T.Parallel run in no order, so the old or the new value may be read",
+                        why="iterations run in no order, so the old or the new value may be read",
                         fix=f"write to another buffer than {buffer.name}, or split the loop in two",
                         notes=[(written_at[0], "written here")] if written_at[0] is not touch.at else (),
                     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilebench.backends.interp.access import Access
+from tilebench.backends.interp.arithmetic import settle
 from tilebench.backends.interp.storage import Cell
 from tilebench.errors import TypeTileError
 from tilebench.ir.tile import Buffer, Region
@@ -90,7 +91,7 @@ class Tiles(Access):
         cell, data, valid = self._tile(region, lane)
         inside, filled, _ = self._clipped(region, lane, data.shape)
         new = np.broadcast_to(values, region.shape).reshape(region.extents)[filled]
-        stored = cell.stored(new, region.dtype)
+        stored = cell.stored(np.asarray(settle(new, region.dtype)), region.dtype)  # ops give plain float32
         if cell.sharing is not None:
             if self.in_atomic:
                 cell.sharing.atomic(inside)
