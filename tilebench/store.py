@@ -1,10 +1,10 @@
 """The store of built kernels: an in-memory layer over `root/v<format>/<key>/` on disk.
 
-An entry is a directory with `manifest.json` (the size and SHA-256 of each file) and raw files. It is
-written beside its final place, synced, and renamed, so a reader sees all of it or nothing; every load checks the digests,
-and a damaged entry is set aside and counted as a miss. Only what this user owns and nobody else can write is read: a
-digest detects damage, the owner check keeps others out. Nothing here ever makes a run fail: what cannot be read is a
-miss, what cannot be written stays in memory, and one warning says why.
+An entry is a directory with `manifest.json` (the size and SHA-256 of each file) and raw files. It is written
+beside its final place, synced, and renamed, so a reader sees all of it or nothing; every load checks the
+digests, and a damaged entry is set aside and counted as a miss. Only what this user owns and nobody else can
+write is read: a digest detects damage, the owner check keeps others out. Nothing here ever makes a run fail:
+what cannot be read is a miss, what cannot be written stays in memory, and one warning says why.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def make_key(*parts: str | bytes) -> str:
 
 
 class Store:
-    """Built kernels by key. root: the directory (None: memory only). Safe to use from several threads and processes."""
+    """Built kernels by key. root: the directory (None: memory only). Safe to use from several threads and
+    processes.
+    """
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
@@ -88,7 +90,9 @@ class Store:
     # ---------------------------------------------------------------- reading
 
     def get(self, key: str) -> Entry | None:
-        """The entry, or None: absent, refused or damaged (then one warning says so). Never raises for the disk."""
+        """The entry, or None: absent, refused or damaged (then one warning says so). Never raises for the
+        disk.
+        """
         with self._lock:
             entry = self._memory.get(key)
             if entry is not None:
@@ -150,7 +154,9 @@ class Store:
     # ---------------------------------------------------------------- writing
 
     def put(self, key: str, files: Mapping[str, bytes], meta: Mapping[str, Any] | None = None) -> Entry:
-        """Keep an entry, in memory always and on disk if it can be. meta: plain JSON data. Gives the entry."""
+        """Keep an entry, in memory always and on disk if it can be. meta: plain JSON data. Gives the
+        entry.
+        """
         entry = Entry(dict(files), dict(meta or {}))
         self._remember(_plain_key(key), entry)
         if self.directory is not None:

@@ -1,4 +1,6 @@
-"""cuda.bindings.driver as far as the back end uses it, without a GPU: it records calls and fails when told to."""
+"""cuda.bindings.driver as far as the back end uses it, without a GPU: it records calls and fails when told
+to.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _LAUNCH = ctypes.CFUNCTYPE(
 
 
 class FakeCuda:
-    """A machine of `devices` GPUs. `fail[name]` is the CUresult that a call gives; a sticky one goes to every later call."""
+    """A machine of `devices` GPUs. `fail[name]` is the CUresult that a call gives; a sticky one goes to
+    every later call.
+    """
 
     def __init__(self, devices: int = 1) -> None:
         self.devices = devices

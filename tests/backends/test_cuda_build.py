@@ -1,4 +1,6 @@
-"""From a program to an executable: the log is read, lines reach PTX and machine code, errors name the user's line."""
+"""From a program to an executable: the log is read, lines reach PTX and machine code, errors name the
+user's line.
+"""
 
 from __future__ import annotations
 

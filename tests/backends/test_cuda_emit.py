@@ -1,4 +1,6 @@
-"""What the CUDA text says: names, types, precedence, wrapping, 64-bit addresses, loops, and nothing of the user's."""
+"""What the CUDA text says: names, types, precedence, wrapping, 64-bit addresses, loops, and nothing of the
+user's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What only a GPU can show: generated kernels give the values of the specification, and faults are told apart."""
+"""What only a GPU can show: generated kernels give the values of the specification, and faults are told
+apart.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def arch() -> str:
 def run(
     program: Program, arrays: dict[str, np.ndarray], grid: tuple[int, ...] = (1,), symbols: dict | None = None
 ) -> dict[str, np.ndarray]:
-    """Launch on copies of the arrays (storage form; scalars as Python numbers); gives every tensor afterwards."""
+    """Launch on copies of the arrays (storage form; scalars as Python numbers); gives every tensor
+    afterwards.
+    """
     import torch
 
     executable = build_program(program, parse(f"cuda:{arch()}"), programs.CELL, MEMORY)
@@ -153,8 +157,8 @@ def test_math_functions_are_close_to_float64(fast_math: bool) -> None:
     }  # fmt: skip
     for name, (got, _) in zip(names, found, strict=True):
         want = special[name] if name in special else getattr(np, name)(wide)
-        # CUDA programming guide, appendix on mathematical functions: at most 4 ulp here; the fast ones lose relative
-        # accuracy near zeros and far from 0, so they are held to 2^-10 of 1 or of the value.
+        # CUDA programming guide, appendix on mathematical functions: at most 4 ulp here; the fast ones lose
+        # relative accuracy near zeros and far from 0, so they are held to 2^-10 of 1 or of the value.
         scale = np.maximum(np.abs(want), 1.0) if fast_math else np.abs(want)
         error = np.max(np.abs(got - want) / scale)
         assert error < (2.0**-10 if fast_math else 6 * 2.0**-24), (name, error)
@@ -235,7 +239,9 @@ def test_a_gemm_is_exact_on_small_integers(dtype: str) -> None:
 
 @pytest.mark.parametrize("case", range(len(programs.MMA)))
 def test_every_mma_is_exact_on_small_integers(case: int) -> None:
-    """The fragments' layouts are the PTX ISA's (layouts/atoms.py), so a product of tiles comes out as a product."""
+    """The fragments' layouts are the PTX ISA's (layouts/atoms.py), so a product of tiles comes out as a
+    product.
+    """
     from tilebench.layouts import atoms
 
     (m, n, k), d_name, name = programs.MMA[case]

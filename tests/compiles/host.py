@@ -1,4 +1,6 @@
-"""Runs emitted text on the CPU: the kernel's own lines, compiled by g++ against host.h in place of the PTX."""
+"""Runs emitted text on the CPU: the kernel's own lines, compiled by g++ against host.h in place of the
+PTX.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def chunks(prelude: str) -> list[str]:
 
 
 def translate(program: Program) -> str:
-    """The text for g++: host.h, those parts of the prelude that are plain C++, the kernel, and an entry point."""
+    """The text for g++: host.h, those parts of the prelude that are plain C++, the kernel, and an entry
+    point.
+    """
     text = emit(program).text
     start = min(text.find(mark) for mark in ("extern __shared__", 'extern "C" __global__') if mark in text)
     plain = [c for c in chunks(text[:start]) if not any(word in c for word in _ON_HOST)]

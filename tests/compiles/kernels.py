@@ -76,7 +76,9 @@ def softmax(rows: int = 512, columns: int = 4096, arch: str = "sm_90a", threads:
 def gemm(
     M: int = 4096, N: int = 4096, K: int = 4096, arch: str = "sm_90a", dtype: DType = float16, stages: int = 4
 ) -> Program:
-    """C = A @ B.T by tiles of 128 x 128 x 32: cp.async into swizzled tiles, ldmatrix, mma.sync, four warps."""
+    """C = A @ B.T by tiles of 128 x 128 x 32: cp.async into swizzled tiles, ldmatrix, mma.sync, four
+    warps.
+    """
     BM, BN, BK, threads = 128, 128, 32, 128
     a, b, c = (
         Buffer(n, (const(r), const(w)), dtype, "global")

@@ -1,4 +1,6 @@
-"""Hand-made thread programs: every node of thread IR and every function of the prelude, with no pass in between."""
+"""Hand-made thread programs: every node of thread IR and every function of the prelude, with no pass in
+between.
+"""
 
 from __future__ import annotations
 
@@ -348,7 +350,9 @@ def products(arch: str, fp8: bool = False) -> Program:
 
 
 def control(arch: str) -> Program:
-    """Loops of every kind, branches, while, break, continue, asserts, prints, atomics on registers, two roles."""
+    """Loops of every kind, branches, while, break, continue, asserts, prints, atomics on registers, two
+    roles.
+    """
     m = Maker(64, grid=(4, 3, 2), arch=arch)
     n, scale = m.symbol("n"), m.scalar("scale", float16)
     flag = m.scalar("flag", bool_)

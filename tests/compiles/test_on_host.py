@@ -1,4 +1,6 @@
-"""The emitted text, compiled by g++ against a second writing of the PTX functions, gives the specification's values."""
+"""The emitted text, compiled by g++ against a second writing of the PTX functions, gives the
+specification's values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tile programs through all passes: the CUDA text compiles, and gives on the CPU (and the GPU) what interp gives."""
+"""Tile programs through all passes: the CUDA text compiles, and gives on the CPU (and the GPU) what interp
+gives.
+"""
 
 from __future__ import annotations
 

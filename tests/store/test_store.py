@@ -1,4 +1,6 @@
-"""The store's promises (a reader sees all of an entry or nothing; damage and strangers' files are never used)."""
+"""The store's promises (a reader sees all of an entry or nothing; damage and strangers' files are never
+used).
+"""
 
 from __future__ import annotations
 

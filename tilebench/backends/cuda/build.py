@@ -1,4 +1,6 @@
-"""A lowered kernel -> an executable: emit, look in the store, compile, keep. The GPU is touched at the first launch only."""
+"""A lowered kernel -> an executable: emit, look in the store, compile, keep. The GPU is touched at the
+first launch only.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ def build(stage: Lowered, target: Target) -> CudaExecutable:
     """Compile for target.arch (its program's own when the target names none).
 
     Without NVRTC the executable has the CUDA text and no binary; its launch then raises TargetError TB510.
-    Raises InternalError TB903 when NVRTC refuses the text, TargetError TB507, TB508, TB511 for what is not supported.
+    Raises InternalError TB903 when NVRTC refuses the text, TargetError TB507, TB508, TB511 for what is not
+    supported.
     """
     kernel = stage.kernel
     return build_program(stage.program, target, kernel.loc.source if kernel.loc is not None else None)
@@ -51,7 +54,9 @@ def build(stage: Lowered, target: Target) -> CudaExecutable:
 def build_program(
     program: Program, target: Target, source: Source | None = None, store: Store | None = None
 ) -> CudaExecutable:
-    """`build` for a thread program alone. source: the cell, for error messages; store: instead of the configured one."""
+    """`build` for a thread program alone. source: the cell, for error messages; store: instead of the
+    configured one.
+    """
     start = time.perf_counter()
     emitted = emit(program)
     emit_ms = (time.perf_counter() - start) * 1e3
@@ -170,8 +175,8 @@ class CudaExecutable:
     ) -> None:
         """Queue the kernel on a stream (a CUstream as an int); an empty grid queues nothing.
 
-        Raises LaunchError: TB613 for a grid beyond CUDA's limits, GpuError TB610-TB612 from the driver; TargetError TB510
-        without a binary, TB512 without a driver.
+        Raises LaunchError: TB613 for a grid beyond CUDA's limits, GpuError TB610-TB612 from the driver;
+        TargetError TB510 without a binary, TB512 without a driver.
         """
         if 0 in grid:
             return

@@ -1,7 +1,8 @@
 """The CUDA driver through cuda-bindings: devices, loaded kernels, launches, and what its errors mean.
 
-Work happens in the primary context of the device, the one that torch uses. Nothing is imported or initialised before the
-first question; without a driver `available()` is False and everything else raises TargetError TB512.
+Work happens in the primary context of the device, the one that torch uses. Nothing is imported or initialised
+before the first question; without a driver `available()` is False and everything else raises TargetError
+TB512.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ STICKY = {
     718: ("the program counter became invalid", "the kernel's stack is corrupt"),
     719: ("the kernel failed while it ran", "an access outside of memory, or a trap"),
 }
-"""Errors after which every later call in this process fails too: cause and what to look for. CUDA driver API, CUresult."""
+"""Errors after which every later call in this process fails too: cause and what to look for. CUDA driver
+API, CUresult.
+"""
 _REFUSED = {
     1: (
         "the driver refused an argument of the launch",
@@ -90,7 +93,9 @@ class DeviceProperties:
 
 
 class Gpu:
-    """The driver's calls that we use, on an object with cuda.bindings.driver's functions; contexts by device."""
+    """The driver's calls that we use, on an object with cuda.bindings.driver's functions; contexts by
+    device.
+    """
 
     def __init__(self, api: Any) -> None:
         self.api = api
@@ -173,9 +178,11 @@ class Gpu:
         )
 
     def enter(self, index: int) -> Any:
-        """Make the primary context of a device current in this thread (no call when it already is). Gives the context.
+        """Make the primary context of a device current in this thread (no call when it already is). Gives
+        the context.
 
-        With a single device a thread that has entered once stays in its context: nothing else makes another one current.
+        With a single device a thread that has entered once stays in its context: nothing else makes another
+        one current.
         """
         if self.devices == 1 and (known := getattr(self._entered, "context", None)) is not None:
             return known
@@ -244,7 +251,9 @@ class Gpu:
 
 
 def _launcher(api: Any) -> Callable[..., int]:
-    """cuLaunchKernel as a C function (its address from the bindings): a launch costs microseconds, and the GIL is released."""
+    """cuLaunchKernel as a C function (its address from the bindings): a launch costs microseconds, and the
+    GIL is released.
+    """
     code, address, _ = api.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
     if int(code) != 0 or not int(address):
         raise TargetError(
@@ -292,10 +301,14 @@ class LoadedKernel:
 
 
 class ArgumentPack:
-    """The buffer that cuLaunchKernel reads its arguments from: one 8-byte slot each, and an array of their addresses."""
+    """The buffer that cuLaunchKernel reads its arguments from: one 8-byte slot each, and an array of their
+    addresses.
+    """
 
     def __init__(self, dtypes: Sequence[DType | None]) -> None:
-        """dtypes: one for each argument, None for a pointer. Raises TargetError TB507 for a type with no C form."""
+        """dtypes: one for each argument, None for a pointer. Raises TargetError TB507 for a type with no C
+        form.
+        """
         self._format = struct.Struct("=" + "".join(_slot(d) for d in dtypes))
         self._pack = self._format.pack_into
         narrow = ((i, d) for i, d in enumerate(dtypes) if d is not None and d.is_float and d.bits < 32)

@@ -1,8 +1,10 @@
-"""Thread IR -> CUDA C++ text. A printer: nothing is in the text that is not a node, and no name of the user's is.
+"""Thread IR -> CUDA C++ text. A printer: nothing is in the text that is not a node, and no name of the
+user's is.
 
-Variables are v0_, v1_, ..., memories b0_, b1_, ..., the kernel `tile_kernel`; numbers count uses in this text, so it depends
-on nothing that was built before. Every line knows the cell line that it came from; `compiled_text` adds the `#line`
-marks with which NVRTC's messages and the line tables of the binary name the user's lines.
+Variables are v0_, v1_, ..., memories b0_, b1_, ..., the kernel `tile_kernel`; numbers count uses in this
+text, so it depends on nothing that was built before. Every line knows the cell line that it came from;
+`compiled_text` adds the `#line` marks with which NVRTC's messages and the line tables of the binary name the
+user's lines.
 """
 
 from __future__ import annotations
@@ -50,15 +52,20 @@ from tilebench.ir.tile import (
 
 ENTRY = "tile_kernel"
 FILE = "/tilebench/cell"
-"""The file name in `#line`: one for all, so that the same program gives the same text wherever it was written; absolute,
-so that NVRTC puts no working directory before it."""
+"""The file name in `#line`: one for all, so that the same program gives the same text wherever it was
+written; absolute, so that NVRTC puts no working directory before it.
+"""
 UNROLL_LIMIT = 64
-"""A serial loop that indexes a register array is unrolled up to this many iterations: registers have no addresses."""
+"""A serial loop that indexes a register array is unrolled up to this many iterations: registers have no
+addresses.
+"""
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """CUDA C++. lines[i]: the cell line that line i+1 of `text` came from, 0 for none (the prelude, the frame)."""
+    """CUDA C++. lines[i]: the cell line that line i+1 of `text` came from, 0 for none (the prelude, the
+    frame).
+    """
 
     text: str
     lines: tuple[int, ...]
@@ -196,7 +203,9 @@ class _Printer:
         return head
 
     def _least_blocks(self) -> int:
-        """1 where accumulators live in registers: without a number ptxas spills them to fit more blocks on an SM."""
+        """1 where accumulators live in registers: without a number ptxas spills them to fit more blocks on
+        an SM.
+        """
         return int(any(isinstance(node, Mma) for body in self.bodies for node in walk(body)))
 
     def _grid_variables(self) -> None:
@@ -413,7 +422,9 @@ class _Printer:
         return self._new_variable(var)
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a register array in the body is indexed by the loop's variable (also through bound values)."""
+        """Whether a register array in the body is indexed by the loop's variable (also through bound
+        values).
+        """
         moving: set[Var] = {s.var}
 
         def moves(e: Expr) -> bool:
@@ -562,7 +573,9 @@ _PRINTED = {
 
 
 def c_string(text: str) -> str:
-    """A C string literal of any text: all but plain letters, digits and a few signs become octal escapes of UTF-8."""
+    """A C string literal of any text: all but plain letters, digits and a few signs become octal escapes
+    of UTF-8.
+    """
     plain = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;=+-*/()[]<>_%")
     return (
         '"'

@@ -16,7 +16,9 @@ from tilebench.errors import InternalError, Loc, Source, TargetError
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made. registers and spill_bytes are of the entry, from ptxas's log; warnings: its C75xx lines."""
+    """What NVRTC made. registers and spill_bytes are of the entry, from ptxas's log; warnings: its C75xx
+    lines.
+    """
 
     ptx: str
     cubin: bytes
@@ -82,8 +84,8 @@ def options(arch: str) -> tuple[str, ...]:
 def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled:
     """Compile one translation unit for one architecture.
 
-    source: the cell, so that an error can show its line. Raises TargetError TB510 without NVRTC, TB511 when it does not
-    know the architecture, InternalError TB903 when it refuses our text.
+    source: the cell, so that an error can show its line. Raises TargetError TB510 without NVRTC, TB511 when
+    it does not know the architecture, InternalError TB903 when it refuses our text.
     """
     nvrtc = _nvrtc()
     capability = int("".join(c for c in arch if c.isdigit()))
@@ -141,7 +143,9 @@ _ERROR = re.compile(
 
 
 def read_log(log: str) -> tuple[int | None, int | None, int, tuple[str, ...]]:
-    """(registers, spilled bytes, stack bytes, C75xx lines) of ptxas's -v output; None when it says nothing."""
+    """(registers, spilled bytes, stack bytes, C75xx lines) of ptxas's -v output; None when it says
+    nothing.
+    """
     registers = [int(m) for m in _REGISTERS.findall(log)]
     frames = [tuple(int(g) for g in m) for m in _FRAME.findall(log)]
     warnings = tuple(line.strip() for line in log.splitlines() if re.search(r"\bC75\d\d\b", line))
@@ -168,7 +172,9 @@ _WARM = 'extern "C" __global__ void warm(float* x) { x[threadIdx.x] = expf(x[thr
 
 
 def warm(arch: str = "sm_90a") -> threading.Thread:
-    """Load NVRTC and compile a trivial kernel in a thread, so that the first cell does not pay for it. Never raises."""
+    """Load NVRTC and compile a trivial kernel in a thread, so that the first cell does not pay for it.
+    Never raises.
+    """
 
     def run() -> None:
         if available():

@@ -1,8 +1,8 @@
 """The small device functions that hold every PTX instruction, each put into the text only when it is used.
 
-Narrow floats are plain storage structs (`f16 { unsigned short x; }`): arithmetic happens in float and is rounded once by
-the `to_*` function. A piece has one body per capability from which it holds; pieces name the pieces that they need.
-Sources: PTX ISA, sections "cvt", "ldmatrix", "mma", "cp.async", "bar", "atom".
+Narrow floats are plain storage structs (`f16 { unsigned short x; }`): arithmetic happens in float and is
+rounded once by the `to_*` function. A piece has one body per capability from which it holds; pieces name the
+pieces that they need. Sources: PTX ISA, sections "cvt", "ldmatrix", "mma", "cp.async", "bar", "atom".
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ DEVICE = "__device__ __forceinline__"
 
 @dataclass(frozen=True)
 class Piece:
-    """A device function or type. bodies: (least capability, text), newest last; needs: names of other pieces."""
+    """A device function or type. bodies: (least capability, text), newest last; needs: names of other
+    pieces.
+    """
 
     name: str
     bodies: tuple[tuple[int, str], ...]
@@ -106,9 +108,11 @@ _piece(
 
 
 def _encode_fp8(name: str, mantissa: int, bias: int, largest: str) -> str:
-    """Round-to-nearest-even, saturating conversion in integer arithmetic, for GPUs with no fp8 instructions.
+    """Round-to-nearest-even, saturating conversion in integer arithmetic, for GPUs with no fp8
+    instructions.
 
-    Subnormals: adding 1.5 * 2^(23 - mantissa + 1 - bias) leaves the rounded multiple of the smallest in the low bits.
+    Subnormals: adding 1.5 * 2^(23 - mantissa + 1 - bias) leaves the rounded multiple of the smallest in the
+    low bits.
     """
     shift = 23 - mantissa
     magic = f"{2.0 ** (1 - bias - mantissa + 23)!r}f"
@@ -197,8 +201,9 @@ template <class T> DEVICE T integer_power(T x, T n) {
   return n < 0 ? (T)0 : r;
 }""",
 )
-# div.rn.f32 is a branch and a call a division: 128 of them in an unrolled loop take ptxas a second. This one has neither. div.full
-# is within 2 ulp everywhere; one step with the remainder rounds it right unless an exponent is extreme (then f is no number).
+# div.rn.f32 is a branch and a call a division: 128 of them in an unrolled loop take ptxas a second. This one
+# has neither. div.full is within 2 ulp everywhere; one step with the remainder rounds it right unless an
+# exponent is extreme (then f is no number).
 _piece(
     "divide",
     """
@@ -237,8 +242,8 @@ _piece(
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }""",
 )
-# tanhf branches, which 128 unrolled copies make slow to compile. Near 0 an odd polynomial (least squares on Chebyshev points), else
-# 1 - 2 / (exp(2 |x|) + 1); both within 2 ulp where they are taken.
+# tanhf branches, which 128 unrolled copies make slow to compile. Near 0 an odd polynomial (least squares on
+# Chebyshev points), else 1 - 2 / (exp(2 |x|) + 1); both within 2 ulp where they are taken.
 _piece(
     "tanh_f32",
     """
@@ -327,7 +332,8 @@ for _count in (1, 2, 4):
         _piece(*_ldmatrix(_count, _transpose), "shared_address")
 
 # ------------------------------------------------------------------ atomics
-# 'T atomic_<op>(T*, T)' gives the old value. What the hardware lacks is a compare-and-swap loop on the word around it.
+# 'T atomic_<op>(T*, T)' gives the old value. What the hardware lacks is a compare-and-swap loop on the word
+# around it.
 
 _piece(
     "atomic_loop",
@@ -527,7 +533,9 @@ def _with_needs(piece: Piece, found: dict[str, Piece]) -> None:
 
 
 def prelude(used: Iterable[Piece], capability: int) -> str:
-    """The text of the used pieces and all that they need, each once, in an order that compiles. Raises KeyError."""
+    """The text of the used pieces and all that they need, each once, in an order that compiles. Raises
+    KeyError.
+    """
     ordered: dict[str, Piece] = {}
     for piece in sorted(used, key=lambda p: p.name):
         _with_needs(piece, ordered)

@@ -1,4 +1,6 @@
-"""Machine code of a cubin as text, through nvdisasm (the wheel nvidia-cuda-nvdisasm, or the one of an installed toolkit)."""
+"""Machine code of a cubin as text, through nvdisasm (the wheel nvidia-cuda-nvdisasm, or the one of an
+installed toolkit).
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ _LABEL = re.compile(r"^\s*(\.L_x_\d+):\s*$")
 
 
 def parse(text: str) -> CodeText:
-    """nvdisasm's listing as code with cell lines: instructions without their trailing semicolons, and labels."""
+    """nvdisasm's listing as code with cell lines: instructions without their trailing semicolons, and
+    labels.
+    """
     texts: list[str] = []
     lines: list[int] = []
     line = 0

@@ -1,8 +1,9 @@
 """Expressions of thread IR as C++ text.
 
-A narrow float has two forms: *stored* (the struct in memory) and *value* (a float that holds it exactly); everything
-else has one. `value` gives an expression to calculate with, `stored` one to put into memory, both rounded once.
-Integer arithmetic on indices is plain; on the program's own data it wraps (through unsigned), as in NumPy.
+A narrow float has two forms: *stored* (the struct in memory) and *value* (a float that holds it exactly);
+everything else has one. `value` gives an expression to calculate with, `stored` one to put into memory, both
+rounded once. Integer arithmetic on indices is plain; on the program's own data it wraps (through unsigned),
+as in NumPy.
 """
 
 from __future__ import annotations
@@ -97,10 +98,11 @@ def _float_text(value: float, suffix: str, bits: str, kind: type[np.floating], r
 
 
 class Values:
-    """Prints expressions. It collects the prelude pieces used, and knows the names and ranges of variables.
+    """Prints expressions. It collects the prelude pieces used, and knows the names and ranges of
+    variables.
 
-    names: variables in scope; memories: names of memories; ranges: intervals of integer variables; data: variables that
-    hold the program's own data (not indices).
+    names: variables in scope; memories: names of memories; ranges: intervals of integer variables; data:
+    variables that hold the program's own data (not indices).
     """
 
     def __init__(self, fast_math: bool) -> None:
@@ -184,7 +186,9 @@ class Values:
                 return f"to_{c}({self._raw(e)[0]})"
 
     def _narrowed(self, e: Cast, c: str) -> str:
-        """A conversion to the narrow float `c`: from float, from double where the hardware rounds it directly, else by float."""
+        """A conversion to the narrow float `c`: from float, from double where the hardware rounds it
+        directly, else by float.
+        """
         source = e.value.dtype
         if source == "float64" and c == "f16":
             self.use("f16_f64")
@@ -347,7 +351,9 @@ class Values:
         return self.narrow(e.dtype, text, rank)
 
     def _quotient(self, e: Binary) -> Text:
-        """A division of floats. By a power of two it is a product; to a narrow float 2 ulp of float32 round the same."""
+        """A division of floats. By a power of two it is a product; to a narrow float 2 ulp of float32
+        round the same.
+        """
         if isinstance(e.right, Const) and _has_exact_reciprocal(float(e.right.value)):
             factor = constant(1.0 / float(e.right.value), float32)[0]
             return f"{self.text(e.left, MUL)} * {factor}", MUL
@@ -356,7 +362,9 @@ class Values:
         return f"{name}({self.text(e.left, TERNARY)}, {self.text(e.right, TERNARY)})", POSTFIX
 
     def _operand(self, e: Expr, op: str, rank: int) -> str:
-        """An operand; one of a bit operator or shift that is itself made of operators is put in parentheses, to be read easily."""
+        """An operand; one of a bit operator or shift that is itself made of operators is put in
+        parentheses, to be read easily.
+        """
         if op in ("add", "sub", "mul") or (isinstance(e, Binary) and e.op == op and op not in ("shl", "shr")):
             return self.text(e, rank)
         return self.text(e, UNARY)
@@ -476,7 +484,8 @@ class Values:
         double = e.dtype == "float64"
         arguments = ", ".join(self.text(a, TERNARY) for a in e.args)
         if e.name == "exp2" and not double:
-            # as accurate as exp2f, which is the same instruction between two scalings; results below 2^-126 are zero
+            # as accurate as exp2f, which is the same instruction between two scalings; results below 2^-126
+            # are zero
             self.use("exp2_fast")
             return f"exp2_fast({arguments})", POSTFIX
         if self.fast_math and not double:
