@@ -6,6 +6,7 @@ import random
 
 from tilebench.ir.expr import binary
 from tilebench.ir.tile import Kernel
+from tilebench.layouts import FragmentLayout, blocked, mma_accumulator, replicated
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import fill
@@ -13,6 +14,23 @@ from tilebench.ops.examples import Draft, tile
 from tilebench.ops.reduce import reduce_max, reduce_min, reduce_sum
 from tilebench.ops.scan import cumsum
 from tilebench.ops.transpose import transpose
+
+
+def random_layout(r: random.Random, shape: tuple[int, int], threads: int) -> FragmentLayout:
+    """Any way to spread a tile: columns before rows, vectors, replicas, accumulators where they fit."""
+    M, N = shape
+    fitting = [(wm, wn) for wm in (1, 2, 4) for wn in (1, 2, 4) if M % (16 * wm) == 0 and N % (8 * wn) == 0]
+    fitting = [(wm, wn) for wm, wn in fitting if threads % (32 * wm * wn) == 0]
+    if fitting and r.random() < 0.6:
+        layout = mma_accumulator(shape, r.choice(fitting))
+    else:
+        copies = r.choice([c for c in (1, 2, 4, threads) if threads % c == 0])
+        turned = r.random() < 0.5
+        layout = blocked((N, M) if turned else shape, threads // copies, r.choice([1, 2, 4]))
+        layout = layout.permute((1, 0)) if turned else layout
+        if layout.threads != threads // copies:
+            layout = replicated(shape, threads)
+    return layout.replicate(threads // layout.threads) if threads != layout.threads else layout
 
 
 def random_kernel(seed: int) -> Kernel:
@@ -44,6 +62,9 @@ def random_kernel(seed: int) -> Kernel:
     d.add(copy(S, X))
     for buffer, value in ((Y, 1), (row, 2), (col, 3), (line, 1), (T, 4), (sums, 1), (Z, 1)):
         d.add(fill(buffer, value))
+    given = {b: random_layout(r, (M, N), threads) for b in (X, Y) if r.random() < 0.3}
+    if given:
+        d.attributes["layouts"] = given
     for _ in range(r.randint(2, 7)):
         match r.randint(0, 22):
             case 0:
