@@ -100,6 +100,11 @@ def reduce_of_floats_into_integers(d: Draft) -> None:
     d.add(reduce_sum(d.fragment("s", (64, 32), "float32"), d.fragment("m", (64,), "int32"), dim=1))
 
 
+@fault("TB244")
+def reduce_into_a_global_tensor(d: Draft) -> None:
+    d.add(reduce_max(d.fragment("s", (64, 32), "float32"), d.tensor("M", (64,), "float32"), dim=1))
+
+
 @fault("TB246")
 def any_of_a_matrix(d: Draft) -> None:
     d.add(any_of(d.shared("flags", (8, 8), "bool")))

@@ -21,6 +21,7 @@ from tilebench.ops.regions import (
     element_count,
     is_private,
     normal_dim,
+    on_chip,
     region_bytes,
     shape_text,
     squeezed,
@@ -87,6 +88,8 @@ class Reduce(Op):
     def check(self) -> None:
         a, b = self.source, self.destination
         name = f"reduce_{self.kind}" if self.kind not in ("any", "all") else f"{self.kind}_of"
+        on_chip(a, name)
+        on_chip(b, name)
         if not 0 <= self.dim < len(a.shape):
             normal_dim(self.dim, len(a.shape), name)
         rest = a.shape[: self.dim] + a.shape[self.dim + 1 :]

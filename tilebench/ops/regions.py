@@ -211,6 +211,18 @@ def var_store(buffer: Buffer, value: Expr) -> Stmt:
     return Store(buffer, (const(0),), value.astype(buffer.dtype))
 
 
+def on_chip(region: Region, what: str) -> None:
+    """Raise TypeTileError TB244 for a region of a global tensor."""
+    if region.buffer.scope == "global":
+        name = region.buffer.name
+        raise TypeTileError(
+            "TB244",
+            f"{what}: {name} is a global tensor",
+            why=f"{what} works on tiles in shared memory or fragments",
+            fix=f"move it through a tile: T.copy({name}[...], tile), or T.copy(tile, {name}[...])",
+        )
+
+
 def writable(region: Region, what: str) -> None:
     """Raise TypeTileError TB283 for a region that reaches out of its on-chip buffer for sure (global tails
     are clipped)."""
@@ -246,6 +258,7 @@ __all__ = [
     "is_private",
     "load",
     "normal_dim",
+    "on_chip",
     "over",
     "pair",
     "region_bytes",

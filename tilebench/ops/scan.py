@@ -21,6 +21,7 @@ from tilebench.ops.regions import (
     element_count,
     is_private,
     normal_dim,
+    on_chip,
     pair,
     region_bytes,
     shape_text,
@@ -69,6 +70,8 @@ class Scan(Op):
     def check(self) -> None:
         a, b = self.source, self.destination
         name = f"cum{self.kind}"
+        on_chip(a, name)
+        on_chip(b, name)
         if not 0 <= self.dim < len(a.shape):
             normal_dim(self.dim, len(a.shape), name)
         if a.shape != b.shape:
