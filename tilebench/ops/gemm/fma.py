@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from tilebench.ops.gemm.spec import Gemm
 
 
-def accumulator_layout(m: int, n: int, threads: int) -> FragmentLayout:
-    """C (m, n) with about square tiles for each thread: groups of up to 4 neighbours along N, spread over the
-    block.
+def accumulator_layout(m: int, n: int, threads: int, vector: int = 4) -> FragmentLayout:
+    """C (m, n) with about square tiles for each thread, spread over the block.
+
+    vector: how many neighbours along N a thread has at most. With B stored along K, 1: threads side by side
+    then read rows side by side, which a swizzle keeps apart.
     """
-    vector = next(v for v in (4, 2, 1) if n % v == 0)
+    vector = next(v for v in (4, 2, 1) if v <= vector and n % v == 0)
     across = _threads_along_n(m, n // vector, vector, threads)
     down = threads // across
     rows = -(-m // down)

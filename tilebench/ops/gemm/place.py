@@ -140,7 +140,7 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
     elif instruction.name == "fma":
         from tilebench.ops.gemm.fma import accumulator_layout
 
-        layout = lifted(op.c, accumulator_layout(m, n, context.threads))
+        layout = lifted(op.c, accumulator_layout(m, n, context.threads, 1 if op.transpose_b else 4))
         found.append(Requirement(op.c.buffer, layout, False, "a tile of registers for each thread", op.loc))
         for region, along_k in ((op.a, not op.transpose_a), (op.b, op.transpose_b)):
             if along_k and region.dtype.bits >= 8:
