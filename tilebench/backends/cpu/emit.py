@@ -41,6 +41,7 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.prepare()
     w.loops, w.prints, w.slots, w.staged = [], [], {}, {}
     w.functions, w.function_text, w.scratch_places = {}, [], {}
+    w.kernel = kernel
     w.width_of_host, w.tile_of_host = lanes, tile
     w.per_thread, w.thread_var, w.threads = typed.per_thread, kernel.thread, kernel.thread_count
     w.spread = spread_buffers(kernel, typed.per_thread)

@@ -16,7 +16,8 @@ from tilebench.backends.cpu.text import suffix, vector
 
 @dataclass(frozen=True)
 class Product:
-    """c[m, n] += a @ b of one element type. am, ak: strides of A along m and k; bk: row stride of B; lanes of a vector."""
+    """c[m, n] += a @ b of one element type, K being an argument that `k` divides. am, ak: strides of A along m and k; bk: row
+    stride of B; lanes of a vector; tile: rows and (f32) columns of C kept in registers."""
 
     m: int
     n: int
@@ -60,12 +61,12 @@ def column_panels(n: int, lanes: int, most: int) -> list[tuple[int, int, int, in
 
 
 def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
-    """The function `name(A, B, C)` as LLVM IR."""
+    """The function `name(A, B, C, K)` as LLVM IR."""
     most_rows, most_columns = p.tile
     most_vectors = max(most_columns * 4 // (p.lanes * {"double": 8}.get(p.kind, 4)), 1)
     if p.kind == "double":
         most_vectors = max(most_columns // 2 // p.lanes, 1)
-    out = [f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C) #0 {{", "entry:"]
+    out = [f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, i64 %K) #0 {{", "entry:"]
     serial = [0]
     current = "entry"
     for first, vectors, lanes, panels in column_panels(p.n, p.lanes, most_vectors):
@@ -155,7 +156,7 @@ def _tile(
                     out.append(f"  {new} = call {many} @{fma}({many} {wide}, {many} %{t}l{u}_{v}, {many} {old})")
     out += [
         f"  %{t}kn = add i64 %{t}kk, {unroll}",
-        f"  %{t}kc = icmp slt i64 %{t}kn, {p.k}",
+        f"  %{t}kc = icmp slt i64 %{t}kn, %K",
         f"  br i1 %{t}kc, label %{t}k, label %{t}f",
         f"{t}f:",
     ]

@@ -78,7 +78,7 @@ class Statements(Expressions):
             case For():
                 self.loop(s)
             case Pipelined():
-                self.loop(For(s.var, s.start, s.stop, s.body, loc=s.loc))
+                self.statement(For(s.var, s.start, s.stop, s.body, loc=s.loc))
             case Parallel():
                 self.parallel(s)
             case If():

@@ -132,7 +132,7 @@ class Threads(Statements):
             if s in self.per_thread:
                 self._flush([s])
                 return
-            if isinstance(s, For | Pipelined | While) and any(True for _ in self._escapes(s.body)):
+            if isinstance(s, For | While) and any(True for _ in self._escapes(s.body)):
                 self._refuse_shared(s)
                 self._thread_loop(lambda: super(Threads, self).dispatch(s))
                 return

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilebench.backends.cpu.access import Place, Site, root_of
-from tilebench.backends.cpu.gemm import Product, micro_kernel, row_tiles
+from tilebench.backends.cpu.fuse import deepened
+from tilebench.backends.cpu.gemm import Product, micro_kernel
 from tilebench.backends.cpu.text import V, compute_type, i64, storage_type, suffix, vector
 from tilebench.backends.cpu.threads import Threads
+from tilebench.errors import located
 from tilebench.ir.dtype import DType, float32, float64, int32
 from tilebench.ir.expr import Expr, const, int_value
 from tilebench.ir.simplify import bounds
-from tilebench.ir.tile import Region
+from tilebench.ir.tile import For, Kernel, Region
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
 from tilebench.ops.gemm import Gemm
@@ -62,6 +64,29 @@ class Tiles(Threads):
                 case _:
                     pass
         self.statement(op.expand())
+
+    def loop(self, s: For) -> None:
+        deep = deepened(s, self.kernel) if self.thread_value is None and not self.in_nest else None
+        if deep is None:
+            super().loop(s)
+            return
+        start, stop = self.evaluate(s.start), self.evaluate(s.stop)
+        first, last = bounds(s.start, self.ranges), bounds(s.stop, self.ranges)
+        if first is not None and last is not None:
+            self.ranges[s.var] = (first[0], max(last[1] - 1, first[0]))
+
+        def step(k: V) -> None:
+            self.check_abort()
+            self.env[s.var] = self.narrow(k, s.var.dtype)
+            for copy in deep.copies:
+                self.statement(copy)
+            left = self.several("smin", self.raw("sub nsw", self.index(stop), k), i64(deep.rounds))
+            with located(deep.product.loc):
+                self.gemm(deep.product, self.raw("mul nsw", left, i64(deep.bk)))
+
+        self.count(self.index(start), self.index(stop), deep.rounds, step)
+
+    kernel: Kernel
 
     # -------------------------------------------------------------- regions
 
@@ -313,8 +338,11 @@ class Tiles(Threads):
             self.allocas.append(f"  %w{self.count_names} = getelementptr i8, ptr %arena, i64 {start}")
         return self.scratch_places[key]
 
-    def gemm(self, op: Gemm) -> None:
-        """Operands straight from their tiles where they are f32 with contiguous columns of B, else through scratch."""
+    def gemm(self, op: Gemm, depth: V | None = None) -> None:
+        """Operands straight from their tiles where they are f32 with contiguous columns of B, else through scratch.
+
+        depth: how much of K counts, if not all.
+        """
         m, n, k = op.mnk
         wide = float64 if op.c.dtype.bits == 64 else int32 if op.c.dtype.is_int else float32
         a_ptr, a_rows, a_cols = self._operand(op.a, wide, "A", (k, m) if op.transpose_a else (m, k))
@@ -339,7 +367,7 @@ class Tiles(Threads):
             name = f"gemm{len(self.functions)}"
             self.functions[product] = name
             self.function_text.append(micro_kernel(name, product, self.declares))
-        self.put(f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr})")
+        self.put(f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr}, i64 {(depth or i64(k)).name})")
         if not own:
             self._convert_back(c_ptr, wide, c.place, op.c.dtype, c_flat, ldc, m, n)
 
@@ -449,4 +477,4 @@ def storage_bytes(dtype: DType) -> int:
     return dtype.bytes
 
 
-__all__ = ["Tiles", "row_tiles"]
+__all__ = ["Tiles"]
