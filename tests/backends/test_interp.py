@@ -11,8 +11,8 @@ import pytest
 from tests.backends.running import integers, run
 from tilebench.errors import SyncError, TypeTileError
 from tilebench.ir.dtype import bool_, decode, encode, float32, int32, parse_dtype, uint32
-from tilebench.ir.expr import binary, call, const, select
-from tilebench.ir.tile import Break, Buffer, Continue, Evaluate, Kernel, SyncThreads
+from tilebench.ir.expr import Var, binary, call, const, select
+from tilebench.ir.tile import Break, Buffer, Continue, Evaluate, For, Kernel, Store, SyncThreads
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear, fill
@@ -567,6 +567,15 @@ def test_division_by_zero_names_the_iteration() -> None:
         "div", "int32", lambda x, y: select(binary("ne", y, 0), x // y, -1), [1, 2, 3], [1, 1, 0]
     )
     assert guarded.tolist() == [1, 2, -1]
+
+
+def test_a_step_that_is_zero_at_run_time_is_refused() -> None:
+    d = Draft("step")
+    n, y = d.scalar("n"), d.tensor("Y", (4,), "int32", "out")
+    k = Var("k", dtype=int32)
+    d.add(For(k, const(0), const(4), Store(y, (const(0),), k), n))
+    with pytest.raises(TypeTileError, match="a loop with step 0"):
+        run(d.kernel(), 0, np.zeros(4, np.int32))
 
 
 def test_a_shift_past_the_width_is_refused() -> None:

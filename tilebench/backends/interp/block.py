@@ -32,10 +32,10 @@ class Block(Tiles):
         """The value of an expression (see the module's head)."""
         kind = type(e)
         if kind is Const:
-            value = self.constants.get(id(e))
+            assert isinstance(e, Const)
+            value = self.constants.get(e)
             if value is None:
-                assert isinstance(e, Const)
-                value = self.constants[id(e)] = constant(e.value, e.dtype)
+                value = self.constants[e] = constant(e.value, e.dtype)
             return value
         if kind is Var:
             assert isinstance(e, Var)

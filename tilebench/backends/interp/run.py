@@ -15,8 +15,8 @@ from tilebench.backends.interp.effects import Effects
 from tilebench.backends.interp.iterations import Iterations
 from tilebench.backends.interp.nests import Facts, Nest, nest_facts
 from tilebench.backends.interp.storage import Cell
-from tilebench.errors import InternalError, TileError
-from tilebench.ir.expr import Const, Expr
+from tilebench.errors import InternalError, TileError, TypeTileError
+from tilebench.ir.expr import Const, Expr, const
 from tilebench.ir.rewrite import children
 from tilebench.ir.text import print_stmt
 from tilebench.ir.thread import SyncWarp
@@ -58,6 +58,9 @@ class _Loop:
     entered: np.ndarray | None = None
 
 
+_ONE = const(1)
+
+
 class Runner(Effects):
     """Runs the statements of one block."""
 
@@ -94,9 +97,9 @@ class Runner(Effects):
             case Bind():
                 block.bind(s.var, block.evaluate(s.value))
             case For():
-                return self._for(s)
+                return self._for(s, s.step)
             case Pipelined():
-                return self._for(For(s.var, s.start, s.stop, s.body, loc=s.loc))
+                return self._for(s, _ONE)
             case Parallel():
                 self._parallel(s)
             case If():
@@ -188,9 +191,13 @@ class Runner(Effects):
         self.block.mask = mask
         return bool(mask.any())
 
-    def _for(self, s: For) -> Signal:
+    def _for(self, s: For | Pipelined, by: Expr) -> Signal:
         block = self.block
-        start, stop, step = (block.evaluate(e) for e in (s.start, s.stop, s.step))
+        start, stop, step = (block.evaluate(e) for e in (s.start, s.stop, by))
+        if np.any(step == 0):
+            raise TypeTileError(
+                "TB270", "a loop with step 0 never ends", at=s.loc, fix="use a step other than 0"
+            )
         saved = block.mask
         loop = _Loop(entered=saved)
         self.loops.append(loop)
@@ -208,7 +215,7 @@ class Runner(Effects):
             block.mask = saved
         return None
 
-    def _for_each_thread(self, s: For, loop: _Loop, start: Any, stop: Any, step: Any) -> None:
+    def _for_each_thread(self, s: For | Pipelined, loop: _Loop, start: Any, stop: Any, step: Any) -> None:
         """A loop whose bounds differ between threads: it goes on while a thread has an iteration left."""
         block = self.block
         value: np.ndarray = np.asarray(start) + np.zeros(

@@ -50,7 +50,7 @@ class State:
         self.coordinates = coordinates
         self.raw, self.safe, self.check_init = raw, safe, check_init
         self.plans = plans
-        self.constants: dict[int, Value] = {}
+        self.constants: dict[Expr, Value] = {}
         self.statement: Any = None  # the statement under way, for reports of races between blocks
         self.in_atomic = False
         self.iterations: Iterations | None = (
