@@ -1,4 +1,5 @@
-"""Random kernels from a seed: fragments and shared tiles of odd shapes, odd thread counts, ops and loops in any order."""
+"""Random kernels from a seed: fragments and shared tiles of odd shapes, odd thread counts, ops and loops in
+any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tile programs lowered and emulated give what interp gives, bit for bit on small integers, with no finding."""
+"""Tile programs lowered and emulated give what interp gives, bit for bit on small integers, with no
+finding."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tilebench.ir.dtype import decode
 from tilebench.ir.expr import Load, binary, call, const, select
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Barrier, VectorCopy
-from tilebench.ir.tile import Buffer, Kernel
+from tilebench.ir.tile import Buffer, Kernel, Store
 from tilebench.layouts import FragmentLayout, mma_accumulator, mma_operand_a
 from tilebench.ops import OPS
 from tilebench.ops.copy import copy
@@ -165,7 +166,8 @@ def test_attention_rows_follow_the_accumulators(threads: int, warps: tuple[int, 
     assert isinstance(scores, FragmentLayout)
     for name in ("m", "before", "scale", "total", "l"):
         held = stage.layouts[names[name]]
-        assert isinstance(held, FragmentLayout) and held.same_as(scores.project(1)), name
+        assert isinstance(held, FragmentLayout), name
+        assert held.same_as(scores.project(1)), name
     assert all(r.text for r in stage.reasons.values())
     result = lowered(kernel)
     assert not result.conversions
@@ -175,12 +177,15 @@ def test_attention_rows_follow_the_accumulators(threads: int, warps: tuple[int, 
 def test_the_cast_to_an_operand_is_the_identity_in_every_thread() -> None:
     stage = lowered(attention_rows(128, (4, 1)))
     casts = [
-        n for role in stage.program.roles for n in walk(role.body)
-        if getattr(n, "buffer", None) is not None and getattr(n, "value", None) is not None and n.buffer.name == "p"  # type: ignore[union-attr]
-    ]  # fmt: skip
+        n
+        for role in stage.program.roles
+        for n in walk(role.body)
+        if isinstance(n, Store) and n.buffer.name == "p"
+    ]
     assert len(casts) == 1
-    source = next(n for n in walk(casts[0].value) if isinstance(n, Load))  # type: ignore[union-attr]
-    assert source.buffer.name == "s" and source.indices[0] is casts[0].indices[0]  # type: ignore[union-attr]
+    source = next(n for n in walk(casts[0].value) if isinstance(n, Load))
+    assert source.buffer.name == "s"
+    assert source.indices[0] is casts[0].indices[0]
 
 
 def test_attention_rows_emulate() -> None:
@@ -190,5 +195,6 @@ def test_attention_rows_emulate() -> None:
     result = run_program(lowered(kernel).program, emulated, {})
     assert not result.findings
     for a, b in zip(expected, emulated, strict=True):
-        # exp2 of integers and sums of at most 2 * 128 powers of two, each rounded to float32 once, then to float16
+        # exp2 of integers and sums of at most 2 * 128 powers of two, each rounded to float32 once, then to
+        # float16
         np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=2.0**-10, atol=2.0**-14)

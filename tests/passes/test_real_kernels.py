@@ -1,4 +1,5 @@
-"""The real kernels, from their text, through all passes on the emulator: values, findings, and what the layouts promise."""
+"""The real kernels, from their text, through all passes on the emulator: values, findings, and what the
+layouts promise."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ def both(program: Any, exact: bool = True, rtol: float = 0.0, atol: float = 0.0)
     assert result.counts.worst_ways() <= 2
     last = kernel.params[-1].value
     assert isinstance(last, Buffer)
-    a, b = decode(expected[-1], last.dtype).astype(np.float64), decode(emulated[-1], last.dtype).astype(np.float64)
+    a, b = (
+        decode(expected[-1], last.dtype).astype(np.float64),
+        decode(emulated[-1], last.dtype).astype(np.float64),
+    )
     np.testing.assert_allclose(b, a, rtol=rtol, atol=atol)
     return stage
 
@@ -77,7 +81,9 @@ def test_gemm_of_other_types(dtype: str, out: str, accumulator: str) -> None:
     both(programs.gemm(100, 90, 70, dtype, out, accumulator))
 
 
-@pytest.mark.parametrize(("M", "N", "dtype"), [(9, 100, "float16"), (8, 1024, "float16"), (5, 512, "float32"), (3, 33, "bfloat16")])
+@pytest.mark.parametrize(
+    ("M", "N", "dtype"), [(9, 100, "float16"), (8, 1024, "float16"), (5, 512, "float32"), (3, 33, "bfloat16")]
+)
 def test_rows(M: int, N: int, dtype: str) -> None:
     # one rounding to the output's type, of values that differ by the order of a float32 sum of N terms
     step = {"float16": 2.0**-10, "float32": 2.0**-20, "bfloat16": 2.0**-7}[dtype]
@@ -104,7 +110,9 @@ def test_mlp() -> None:
     both(programs.mlp(136, 144, 72), exact=False, rtol=2.0**-8, atol=2.0**-8)
 
 
-@pytest.mark.parametrize(("M", "N", "dtype"), [(128, 128, "float16"), (100, 70, "float32"), (64, 192, "int8")])
+@pytest.mark.parametrize(
+    ("M", "N", "dtype"), [(128, 128, "float16"), (100, 70, "float32"), (64, 192, "int8")]
+)
 def test_transpose(M: int, N: int, dtype: str) -> None:
     stage = both(programs.transpose(M, N, dtype))
     assert not stage.conversions

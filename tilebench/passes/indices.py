@@ -1,4 +1,5 @@
-"""Index arithmetic of the lowering: which register an access names, how long a vector may be, how an index splits.
+"""Index arithmetic of the lowering: which register an access names, how long a vector may be, how an index
+splits.
 
 Everything here is a function of expressions and layouts; nothing is emitted.
 """
@@ -9,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, const
 from tilebench.ir.rewrite import variables
 from tilebench.ir.simplify import linear
 from tilebench.layouts import Digit, FragmentLayout, access_indices
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MANY = 1 << 30
 """The power of two that divides 0, for our purposes."""
@@ -25,11 +28,13 @@ MANY = 1 << 30
 Affine = tuple[tuple[int, ...], int]
 """(coefficients of the loop variables, constant)."""
 
+_WHERE: Any = np.where
 _NUMPY: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "floormod": np.mod,
-    "min": np.minimum, "max": np.maximum, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
-    "shl": np.left_shift, "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
+    "min": np.minimum, "max": np.maximum, "bitand": np.bitwise_and, "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.logical_and,
+    "or": np.logical_or,
 }  # fmt: skip
 
 
@@ -57,8 +62,7 @@ def evaluate(e: Expr, values: Mapping[Var, Any]) -> Any | None:
             orelse = evaluate(e.orelse, values)
             if condition is None or then is None or orelse is None:
                 return None
-            chosen: Any = np.where(condition, then, orelse)
-            return chosen
+            return _WHERE(condition, then, orelse)
         case _:
             return None
 
@@ -91,12 +95,13 @@ def divisor(e: Expr, known: Mapping[Var, int]) -> int:
             return 1
 
 
-# -- an index of a loop nest ------------------------------------------------------------------------------------------
+# -- an index of a loop nest ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Split:
-    """An index as affine part over the nest's variables, plus `rest`, which does not name them (None: nothing)."""
+    """An index as affine part over the nest's variables, plus `rest`, which does not name them (None:
+    nothing)."""
 
     coefficients: tuple[int, ...]
     constant: int
@@ -104,6 +109,7 @@ class Split:
 
     @property
     def affine(self) -> Affine:
+        """Without the rest."""
         return self.coefficients, self.constant
 
 
@@ -123,7 +129,7 @@ def split_index(e: Expr, names: Sequence[Var]) -> Split | None:
     return Split(tuple(coefficients), form.constant, rest)
 
 
-# -- registers --------------------------------------------------------------------------------------------------------
+# -- registers -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,8 @@ class Own:
     constant: int
     table: tuple[int, ...]
     complete: bool = True
-    """Whether all holders of each element run an iteration that names it, so that a write reaches them all."""
+    """Whether all holders of each element run an iteration that names it, so that a write reaches them
+    all."""
 
     @property
     def is_injective(self) -> bool:
@@ -150,7 +157,8 @@ class Own:
 def own_registers(
     held: FragmentLayout, loop: FragmentLayout, access: tuple[Affine, ...] | NDArray[Any]
 ) -> Own | None:
-    """Registers of `held` that the iterations of `loop` name, when each thread holds what it needs; else None.
+    """Registers of `held` that the iterations of `loop` name, when each thread holds what it needs; else
+    None.
 
     The register may depend on the iteration's register only, not on the thread.
     """

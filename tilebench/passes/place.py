@@ -1,7 +1,9 @@
-"""Partitioned -> Placed: a layout for every fragment, every shared buffer and every Parallel nest, with reasons.
+"""Partitioned -> Placed: a layout for every fragment, every shared buffer and every Parallel nest, with
+reasons.
 
 1. strict: what the selected instructions and the user's annotations fix;
-2. common: along uses, until nothing changes: a nest takes the layout of a fragment that it visits element by element, the
+2. common: along uses, until nothing changes: a nest takes the layout of a fragment that it visits element by
+element, the
    other fragments take the nest's layout on the dimensions that they have;
 3. free: the nest with the most memory traffic takes a vectorised partition, and 2. again, until all have one.
 
@@ -145,20 +147,14 @@ class _Placer:
         for view in self.buffers:
             if view.scope != "fragment" or view in self.layouts or not isinstance(layout, FragmentLayout):
                 continue
-            if (
-                view.view_of is buffer
-                or buffer.view_of is view
-                or (view.view_of is not None and view.view_of is buffer.view_of)
-            ):
-                if prod(view.static_shape) == layout.size:
-                    self._fix(
-                        view,
-                        layout.reshape(view.static_shape),
-                        Reason(f"the same registers as {buffer.name}", view.loc),
-                    )
+            related = view.view_of is buffer or buffer.view_of is view
+            related = related or (view.view_of is not None and view.view_of is buffer.view_of)
+            if related and prod(view.static_shape) == layout.size:
+                why = Reason(f"the same registers as {buffer.name}", view.loc)
+                self._fix(view, layout.reshape(view.static_shape), why)
         return True
 
-    # -- strict --------------------------------------------------------------------------------------------------------
+    # -- strict ----------------------------------------------------------------------------------------------
 
     def _annotated(self) -> None:
         given: Mapping[Buffer, Any] = self.kernel.attributes.get("layouts", {})
@@ -192,7 +188,7 @@ class _Placer:
                 layout = everywhere(buffer.static_shape, self.threads)
                 self._fix(buffer, layout, Reason("one element: every thread has it", buffer.loc))
 
-    # -- common --------------------------------------------------------------------------------------------------------
+    # -- common ----------------------------------------------------------------------------------------------
 
     def _propagate(self) -> None:
         changed = True
@@ -236,7 +232,7 @@ class _Placer:
             changed = True
         return changed
 
-    # -- free ----------------------------------------------------------------------------------------------------------
+    # -- free ------------------------------------------------------------------------------------------------
 
     def _heaviest_free(self) -> Node | None:
         waiting = [
@@ -291,7 +287,7 @@ class _Placer:
                 layout, reason = free_layout(node, self.threads)
             self._fix(buffer, layout, reason)
 
-    # -- shared --------------------------------------------------------------------------------------------------------
+    # -- shared ----------------------------------------------------------------------------------------------
 
     def _shared(self, wishes: list[tuple[Buffer, AnyLayout, Reason]]) -> None:
         viewed = {_root(b) for b in self.buffers if b.view_of is not None}
@@ -426,7 +422,7 @@ def _misfit(buffer: Buffer, what: str) -> LayoutError:
         f"the layout given for {buffer.name} {what}",
         at=buffer.loc,
         why=f"{buffer.name} is {buffer.scope}, {'x'.join(map(str, buffer.static_shape))}",
-        fix="T.annotate_layout takes a T.Fragment for a fragment and a T.Layout (or make_swizzled_layout) for a shared buffer",
+        fix="give a T.Fragment for a fragment, a T.Layout or make_swizzled_layout for a shared buffer",
     )
 
 

@@ -1,7 +1,8 @@
 """The rules of layout inference: how a loop's layout follows from its fragments, and theirs from the loop's.
 
-A *node* is a Parallel nest, or an op seen as one (copy, fill, transpose, atomic, reduce, scan): loop variables with
-extents and the accesses made in each iteration. `loop_layout` is also what lowering asks for nests made after placing.
+A *node* is a Parallel nest, or an op seen as one (copy, fill, transpose, atomic, reduce, scan): loop
+variables with extents and the accesses made in each iteration. `loop_layout` is also what lowering asks for
+nests made after placing.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def find_by_place(facts: Mapping[TileOp, T], op: TileOp) -> T | None:
     return None
 
 
-# -- nodes -----------------------------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def loop_names(count: int) -> tuple[Var, ...]:
 
 
 def as_nest(op: TileOp) -> Parallel | None:
-    """The op as a Parallel nest of one statement, with no guards (lowering guards global accesses itself); None for others."""
+    """The op as a Parallel nest of one statement, with no guards (lowering guards global accesses itself);
+    None for others."""
     body: Stmt
     match op:
         case Copy():
@@ -156,7 +158,8 @@ def flattened(nest: Parallel) -> tuple[tuple[Var, ...], tuple[int, ...], Stmt]:
 
 
 def with_indices_inlined(body: Stmt) -> Stmt:
-    """Integer names bound in the body written out where they are used, so that indices are functions of the loop."""
+    """Integer names bound in the body written out where they are used, so that indices are functions of the
+    loop."""
     if isinstance(body, Seq):
         parts: list[Stmt] = []
         values: dict[Var, Expr] = {}
@@ -201,7 +204,8 @@ def storage_of(buffer: Buffer) -> Buffer:
 
 
 def _rereads(body: Stmt) -> bool:
-    """Whether memory that the body writes is also read, other than as the old value of the one element written."""
+    """Whether memory that the body writes is also read, other than as the old value of the one element
+    written."""
     writers: dict[Buffer, list[Store | AtomicRMW]] = {}
     for n in walk(body):
         if isinstance(n, Store | AtomicRMW) and n.buffer.scope in ("global", "shared"):
@@ -256,7 +260,7 @@ def node_of(s: Stmt) -> Node | None:
             return None
 
 
-# -- from fragments to loops and back ----------------------------------------------------------------------------------
+# -- from fragments to loops and back ------------------------------------------------------------------------
 
 
 def affine_access(access: Access, names: Sequence[Var]) -> tuple[Affine, ...] | None:
@@ -291,7 +295,8 @@ def interned(layout: FragmentLayout) -> FragmentLayout:
 
 
 def derived(node: Node, access: Access, loop: FragmentLayout) -> FragmentLayout | None:
-    """The layout of a whole buffer that the loop visits once for each combination of some of its variables."""
+    """The layout of a whole buffer that the loop visits once for each combination of some of its
+    variables."""
     shape = access.buffer.static_shape
     affine = affine_access(access, node.names)
     if affine is None:
@@ -341,7 +346,8 @@ def _fewest(layout: FragmentLayout) -> FragmentLayout:
 def anchored(
     node: Node, layouts: Mapping[Buffer, AnyLayout], threads: int
 ) -> tuple[FragmentLayout, Access] | None:
-    """The loop layout that a fragment with a layout gives, and that access: fewest conversions, then written, unique, big."""
+    """The loop layout that a fragment with a layout gives, and that access: fewest conversions, then written,
+    unique, big."""
     best: tuple[tuple[int, int, int, int], FragmentLayout, Access] | None = None
     tried: dict[FragmentLayout, int] = {}
     for access in node.of("fragment"):
@@ -395,7 +401,7 @@ def node_layout(
     return free_layout(node, threads, reduced, layouts)
 
 
-# -- free layouts ------------------------------------------------------------------------------------------------------
+# -- free layouts --------------------------------------------------------------------------------------------
 
 
 def memory_weight(node: Node) -> int:
@@ -460,7 +466,8 @@ def free_layout(
 ) -> tuple[FragmentLayout, Reason]:
     """The vectorised partition along the contiguous dimension of the heaviest memory access.
 
-    reduced: loop dimensions that are folded later; their threads are kept within a warp where there are rows enough.
+    reduced: loop dimensions that are folded later; their threads are kept within a warp where there are rows
+    enough.
     """
     size = prod(node.extents)
     best: tuple[int, int, Access] | None = None
@@ -505,7 +512,8 @@ def free_layout(
 
 
 def row_layout(shape: Sequence[int], threads: int, vector: int, along: int) -> FragmentLayout:
-    """Rows along `along`, each in a power of two of neighbouring lanes of one warp where there are rows enough.
+    """Rows along `along`, each in a power of two of neighbouring lanes of one warp where there are rows
+    enough.
 
     A row that more threads share costs an exchange between warps when it is folded.
     """

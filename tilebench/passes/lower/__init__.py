@@ -1,7 +1,8 @@
 """Synchronised -> Lowered: tile statements as what one thread runs.
 
-statements.py dispatches; nest.py turns Parallel nests into loops over the registers of a layout; builder.py holds
-memories, names and addresses; convert.py and scalar.py reach elements of other threads; reduce.py and scan.py fold.
+statements.py dispatches; nest.py turns Parallel nests into loops over the registers of a layout; builder.py
+holds memories, names and addresses; convert.py and scalar.py reach elements of other threads; reduce.py and
+scan.py fold.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def lower(stage: Synchronised) -> Lowered:
 
 
 def scratch_bytes(placed: Placed) -> int:
-    """Shared bytes that conversions, folds and broadcasts need beyond the buffers: what lowering will ask for.
+    """Shared bytes that conversions, folds and broadcasts need beyond the buffers: what lowering will ask
+    for.
 
     Found by lowering the body as it was before pipelining, with buffers at made-up addresses.
     """

@@ -1,7 +1,8 @@
 """The builder that lowerings write thread code with: memories, indices, bodies, and the names in force.
 
-It implements `ops.base.ThreadBuilder`. Tile-level expressions go in, thread-level ones come out (`expr`): block and loop
-variables keep their identity, buffers become flat memories, layouts and versions go into the index.
+It implements `ops.base.ThreadBuilder`. Tile-level expressions go in, thread-level ones come out (`expr`):
+block and loop variables keep their identity, buffers become flat memories, layouts and versions go into the
+index.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Builder:
             if isinstance(param.value, Buffer):
                 self.globals[param.value] = global_memory(param.value, _spanned(param.value))
 
-    # -- bodies ------------------------------------------------------------------------------------------------------
+    # -- bodies ----------------------------------------------------------------------------------------------
 
     @property
     def body(self) -> list[Stmt]:
@@ -171,7 +172,7 @@ class Builder:
         """A barrier of the threads of this role."""
         self.emit(Barrier(because=because))
 
-    # -- names -------------------------------------------------------------------------------------------------------
+    # -- names -----------------------------------------------------------------------------------------------
 
     def fresh(self, name: str, dtype: DType = int32) -> Var:
         """A new variable."""
@@ -222,7 +223,7 @@ class Builder:
         key = expr_key(condition)
         return any(expr_key(c) == key for c in self.assumed)
 
-    # -- memories ----------------------------------------------------------------------------------------------------
+    # -- memories --------------------------------------------------------------------------------------------
 
     def registers(self, name: str, count: int, dtype: DType) -> Memory:
         """A new register array."""
@@ -344,10 +345,11 @@ class Builder:
             return allocated.shared_bytes
         return -(-allocated.shared_bytes // 128) * 128 + self.scratch_needed
 
-    # -- expressions -------------------------------------------------------------------------------------------------
+    # -- expressions -----------------------------------------------------------------------------------------
 
     def expr(self, e: Expr) -> Expr:
-        """A tile-level expression as one of the thread: names replaced, buffers flat, global loads guarded."""
+        """A tile-level expression as one of the thread: names replaced, buffers flat, global loads
+        guarded."""
         match e:
             case Var():
                 return self.names.get(e, e)
@@ -420,14 +422,15 @@ class Builder:
         """memory[index] = value (cast to its dtype)."""
         self.emit(Store(memory, (self.simple(as_expr(index)),), cast(value, memory.dtype)))
 
-    # -- addresses ---------------------------------------------------------------------------------------------------
+    # -- addresses -------------------------------------------------------------------------------------------
 
     def shared_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
         """Flat element index of region[coordinates] in shared memory (layout, swizzle, version applied)."""
         return self.shared_element(region.buffer, region.index(coordinates))
 
     def global_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr, Expr | None]:
-        """Flat element index of region[coordinates] in a global tensor, and the in-bounds predicate (None: always)."""
+        """Flat element index of region[coordinates] in a global tensor, and the in-bounds predicate (None:
+        always)."""
         return self.global_element(region.buffer, region.index(coordinates))
 
     def shared_element(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Memory, Expr]:
@@ -490,10 +493,11 @@ class Builder:
         """`e` with what does not change inside the nest being lowered computed once, before it."""
         return e if self.nest is None else self.nest.hoist(e)
 
-    # -- the rest of the protocol ------------------------------------------------------------------------------------
+    # -- the rest of the protocol ----------------------------------------------------------------------------
 
     def expand(self, stmt: Stmt) -> None:
-        """Lower tile-level loops and stores (what Op.expand gives) with the usual distribution over threads."""
+        """Lower tile-level loops and stores (what Op.expand gives) with the usual distribution over
+        threads."""
         from tilebench.passes.lower.statements import lower_stmt
 
         lower_stmt(self, stmt)

@@ -21,8 +21,8 @@ from tilebench.passes.stages import Reason
 def through_scratch(b: Builder, loop: Loop, body: Stmt, lost: Sequence[Buffer]) -> Generator[Stmt]:
     """The body with the `lost` fragments exchanged for row-major scratch, filled before and read back after.
 
-    Barriers stand before the first write to scratch (its last use may not be over), before the body reads, and before
-    the result is read back.
+    Barriers stand before the first write to scratch (its last use may not be over), before the body reads,
+    and before the result is read back.
     """
     exchanged: dict[Buffer, Buffer] = {}
     start = 0

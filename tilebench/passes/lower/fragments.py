@@ -50,7 +50,8 @@ def access_key(node: Load | Store | AtomicRMW) -> object:
 def resolve_all(
     b: Builder, loop: Loop, body: Stmt, own: Buffer | None = None
 ) -> tuple[dict[object, Resolved], list[Buffer]]:
-    """Every access to a fragment by its key, and the fragments with one that a thread's own registers cannot serve.
+    """Every access to a fragment by its key, and the fragments with one that a thread's own registers cannot
+    serve.
 
     own: a fragment of which each thread writes its own version for now (a fold that is not finished).
     """
@@ -125,7 +126,8 @@ def _resolve_by_values(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence
 
 
 def overwrites(body: Stmt, loop: Loop, buffer: Buffer) -> bool:
-    """Whether the nest writes every element of a fragment and reads none, so that its old value does not matter."""
+    """Whether the nest writes every element of a fragment and reads none, so that its old value does not
+    matter."""
     if any(isinstance(n, Load | AtomicRMW) and storage_of(n.buffer) is buffer for n in walk(body)):
         return False
     covered = np.zeros(prod(buffer.static_shape), bool)

@@ -7,7 +7,8 @@ The nest runs in up to four parts, all over the same registers r:
     for r: the body, element by element, between registers
     for r: wide stores                                                        (and scratch -> fragments)
 
-Iterations are independent, so taking the loads first changes nothing; what the body writes is never loaded early.
+Iterations are independent, so taking the loads first changes nothing; what the body writes is never loaded
+early.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def lower_nest(
     with b.ranging(loop.names, loop.extents):
         resolved, lost = resolve_all(b, loop, body, own)
         if lost and loop.layout.replication > 1 and _reads_back(body, lost):
-            # What one holder writes to scratch the others would read at once: one thread must run the iteration alone.
+            # What one holder writes to scratch the others would read at once: one thread must run the
+            # iteration alone.
             node = node_of_nest(Parallel(loop.names, loop.extents, body))
             loop = Loop(loop.names, loop.extents, free_layout(node, b.threads)[0])
             resolved, lost = resolve_all(b, loop, body, own)
@@ -141,7 +143,7 @@ class Nest:
         """The statements that write the buffer's storage."""
         return self.written.get(storage_of(buffer), [])
 
-    # -- the whole of it ---------------------------------------------------------------------------------------------
+    # -- the whole of it -------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Emit the nest."""
@@ -188,7 +190,8 @@ class Nest:
         return found
 
     def _owner(self) -> Expr | None:
-        """Whether this thread and register do the memory writes of the iteration (one of its holders must)."""
+        """Whether this thread and register do the memory writes of the iteration (one of its holders
+        must)."""
         b = self.b
         if self.loop.layout.replication <= 1:
             return None
@@ -241,10 +244,11 @@ class Nest:
         return binary(e.op, left, self.hoist(self.b.simple(fixed)))
 
     def _home(self, e: Expr) -> list[Stmt]:
-        """The outermost body where everything that `e` names is known: the top for what only names the thread."""
+        """The outermost body where everything that `e` names is known: the top for what only names the
+        thread."""
         return self.b.root if variables(e) <= self.b.root_names else self.parent
 
-    # -- fragments ---------------------------------------------------------------------------------------------------
+    # -- fragments -------------------------------------------------------------------------------------------
 
     def found(self, node: Load | Store | AtomicRMW) -> Resolved:
         """Where an access to a fragment is in the thread's own registers."""
@@ -261,7 +265,7 @@ class Nest:
         memory, _ = self.b.fragment(e.buffer)
         return Load(memory, (self._register(self.found(e)),), dtype=e.dtype, loc=e.loc)
 
-    # -- wide accesses -----------------------------------------------------------------------------------------------
+    # -- wide accesses ---------------------------------------------------------------------------------------
 
     def replaced_load(self, e: Load) -> Expr | None:
         """The register that holds a load done early, if it was."""
@@ -328,7 +332,7 @@ class Nest:
                 predicate = both(both(self._inside(), self._owner()), inside)
                 b.emit(VectorCopy(memory, index, w.memory, register, w.lanes, predicate))
 
-    # -- the body ----------------------------------------------------------------------------------------------------
+    # -- the body --------------------------------------------------------------------------------------------
 
     def _compute_loop(self, c: Expr, chunk: int) -> None:
         b = self.b
@@ -350,7 +354,8 @@ class Nest:
 
     @cached_property
     def _only_fills(self) -> bool:
-        """Whether the body only puts values made of no memory into the loop's own registers: padding may have them too."""
+        """Whether the body only puts values made of no memory into the loop's own registers: padding may have
+        them too."""
         top = self.body.body if isinstance(self.body, Seq) else (self.body,)
         for s in top:
             if not isinstance(s, Store) or s.buffer.scope != "fragment" or isinstance(s.buffer, Memory):
@@ -418,7 +423,7 @@ class Nest:
                         "TB308",
                         f"{type(s).__name__} inside a T.Parallel loop",
                         at=s.loc,
-                        why="the iterations of a parallel loop belong to single threads; tile ops need the whole block",
+                        why="an iteration of a parallel loop belongs to one thread, a tile op to the block",
                         fix="move it out of the loop",
                     )
 

@@ -1,4 +1,5 @@
-"""Operands brought to the layout that an op's instruction requires, where the buffer could not be given it."""
+"""Operands brought to the layout that an op's instruction requires, where the buffer could not be given
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tilebench.passes.stages import Reason
 
 @contextmanager
 def with_required_layouts(b: Builder, op: Op) -> Generator[Op]:
-    """The op on temporaries for the fragments whose layout is not the required one; copied in before and out after."""
+    """The op on temporaries for the fragments whose layout is not the required one; copied in before and out
+    after."""
     from tilebench.passes.lower.statements import lower_op
 
     exchanged: dict[Buffer, Buffer] = {}

@@ -1,4 +1,5 @@
-"""Which function lowers an op whose class has no lowering for the selected instruction: nests, folds, and `expand`."""
+"""Which function lowers an op whose class has no lowering for the selected instruction: nests, folds, and
+`expand`."""
 
 from __future__ import annotations
 

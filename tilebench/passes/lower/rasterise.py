@@ -1,4 +1,5 @@
-"""`T.use_swizzle`: blocks visited in panels of rows, so that neighbours in time share operands in the L2 cache."""
+"""`T.use_swizzle`: blocks visited in panels of rows, so that neighbours in time share operands in the L2
+cache."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from tilebench.passes.lower.builder import Builder
 def rasterised_blocks(b: Builder) -> tuple[Var, ...]:
     """The program's block variables; with a panel the kernel's own are bound to the permuted block.
 
-    The attribute swizzle_panel is (size, order), or the size: a panel is `size` rows of the grid (columns with order
-    'column'), walked along its short side first, every other panel backwards.
+    The attribute swizzle_panel is (size, order), or the size: a panel is `size` rows of the grid (columns
+    with order 'column'), walked along its short side first, every other panel backwards.
     """
     kernel = b.kernel
     panel, order = _panel(kernel.attributes.get("swizzle_panel"))

@@ -1,7 +1,7 @@
 """Folds over threads: in registers first, then between lanes by shuffles, then between warps through scratch.
 
-The destination's natural layout is the source's, projected: every thread that held a part of a row ends up with the row's
-value, so using it in the row costs nothing. A row that several warps share costs two barriers.
+The destination's natural layout is the source's, projected: every thread that held a part of a row ends up
+with the row's value, so using it in the row costs nothing. A row that several warps share costs two barriers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Exchange:
-    """Threads that share a row. masks: lanes to fold by xor shuffles, in order; across: (divisor, size) digits left over."""
+    """Threads that share a row. masks: lanes to fold by xor shuffles, in order; across: (divisor, size)
+    digits left over."""
 
     masks: tuple[int, ...]
     across: tuple[tuple[int, int], ...]
@@ -88,7 +89,8 @@ def _source_layout(op: Reduce, b: Builder, node: Node) -> FragmentLayout | None:
 def _registers(
     op: Reduce, b: Builder, node: Node, layout: FragmentLayout
 ) -> tuple[Memory, FragmentLayout, Buffer]:
-    """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's own registers."""
+    """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's
+    own registers."""
     projected = layout.project(op.dim, keep=True)
     projected = interned(
         FragmentLayout(
@@ -101,7 +103,8 @@ def _registers(
     memory, _ = b.fragment(partial)
     with b.loop(projected.registers, independent=True) as r:
         b.store(memory, r, const(op.identity, dtype))
-    # The nest's own register loop walks the source; the destination register is the projection of the same digits.
+    # The nest's own register loop walks the source; the destination register is the projection of the same
+    # digits.
     names = node.names
     place = tuple(const(0) if d == op.dim else v for d, v in enumerate(names))
     source = Load(op.source.buffer, op.source.index(names), dtype=op.source.dtype)
@@ -146,7 +149,8 @@ def _through_scratch(
     projected: FragmentLayout,
     exchange: Exchange,
 ) -> None:
-    """Combine the partial folds of threads in different warps: each group writes its own, all read them all."""
+    """Combine the partial folds of threads in different warps: each group writes its own, all read them
+    all."""
     groups = prod(size for _, size in exchange.across)
     elements = projected.size
     dtype = memory.dtype

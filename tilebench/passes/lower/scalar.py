@@ -1,4 +1,5 @@
-"""Single elements of fragments outside of parallel loops: read by all threads, or written by those that hold them."""
+"""Single elements of fragments outside of parallel loops: read by all threads, or written by those that hold
+them."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def fragment_element(b: Builder, e: Load) -> Expr:
 
 
 def store_element(b: Builder, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> None:
-    """`buffer[indices] = value` by each thread that holds the element; the value is the same in all threads."""
+    """`buffer[indices] = value` by each thread that holds the element; the value is the same in all
+    threads."""
     register = _register(b, buffer, indices)
     memory, layout = b.fragment(buffer)
     if register is not None:

@@ -1,4 +1,5 @@
-"""Running folds: each thread folds a run of neighbours in its registers, lanes pass their totals on by shuffles.
+"""Running folds: each thread folds a run of neighbours in its registers, lanes pass their totals on by
+shuffles.
 
 A row of n elements over L lanes of a warp: thread l holds elements l * c .. l * c + c - 1, c = ceil(n / L).
 
@@ -70,9 +71,9 @@ def lower_scan(op: Scan, b: Builder) -> None:
     value = cast(Load(op.source.buffer, op.source.index(place), dtype=op.source.dtype), dtype)
     lower_parallel(b, Parallel(names, shape, Store(running, names, value), layout=layout, loc=op.loc))
     _fold(op, b, memory, layout.registers // run, run, lanes)
-    if op.destination.buffer.scope in ("shared", "global"):
-        if storage_of(op.source.buffer) is storage_of(op.destination.buffer):
-            b.barrier("the scan writes over elements that other threads read")
+    in_place = storage_of(op.source.buffer) is storage_of(op.destination.buffer)
+    if in_place and op.destination.buffer.scope in ("shared", "global"):
+        b.barrier("the scan writes over elements that other threads read")
     result = cast(Load(running, names, dtype=dtype), op.destination.dtype)
     store = Store(op.destination.buffer, op.destination.index(place), result, loc=op.loc)
     lower_parallel(b, Parallel(names, shape, store, loc=op.loc))

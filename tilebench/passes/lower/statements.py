@@ -1,4 +1,5 @@
-"""Tile-level statements as thread code: control flow as it stands, uniform stores by one thread, ops by their lowering."""
+"""Tile-level statements as thread code: control flow as it stands, uniform stores by one thread, ops by their
+lowering."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def _because(s: SyncThreads) -> list[str]:
     ]
 
 
-# -- control flow ----------------------------------------------------------------------------------------------------
+# -- control flow --------------------------------------------------------------------------------------------
 
 
 def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
@@ -184,11 +185,12 @@ def _parallel(b: Builder, s: Parallel) -> None:
         lower_stmt(b, body)
 
 
-# -- memory ----------------------------------------------------------------------------------------------------------
+# -- memory --------------------------------------------------------------------------------------------------
 
 
 def _one_thread(b: Builder, s: Stmt) -> Expr | None:
-    """The condition under which this thread does a store: one thread for a uniform one, all for a per-thread one."""
+    """The condition under which this thread does a store: one thread for a uniform one, all for a per-thread
+    one."""
     if b.is_per_thread(s):
         return None
     return binary("eq", b.thread, const(0))
@@ -277,7 +279,7 @@ def _print_buffer(b: Builder, s: Print, buffer: Buffer) -> None:
         lower_stmt(b, body)
 
 
-# -- asynchronous work -------------------------------------------------------------------------------------------------
+# -- asynchronous work ---------------------------------------------------------------------------------------
 
 
 def _issue(b: Builder, s: Issue) -> None:
@@ -289,7 +291,7 @@ def _issue(b: Builder, s: Issue) -> None:
         b.emit(CpAsyncCommit())
 
 
-# -- ops ---------------------------------------------------------------------------------------------------------------
+# -- ops -----------------------------------------------------------------------------------------------------
 
 
 def lower_op(b: Builder, op: TileOp) -> None:

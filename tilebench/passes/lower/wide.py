@@ -1,4 +1,5 @@
-"""Wide accesses of a nest: which loads go before the body and which stores after it, and how many elements at a time."""
+"""Wide accesses of a nest: which loads go before the body and which stores after it, and how many elements at
+a time."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Wide:
 
 @dataclass
 class Plan:
-    """Early loads by the key of the load, late stores by identity, and how many registers are handled at a time."""
+    """Early loads by the key of the load, late stores by identity, and how many registers are handled at a
+    time."""
 
     loads: dict[object, Wide] = field(default_factory=dict[object, Wide])
     stores: dict[int, Wide] = field(default_factory=dict[int, Wide])
@@ -170,7 +172,8 @@ def _only_read_before_write(nest: Nest, e: Load) -> bool:
 
 
 def _set_chunk(nest: Nest, plan: Plan) -> None:
-    """Registers handled at a time, so that temporaries stay within TEMPORARY_BYTES; the temporaries get that size."""
+    """Registers handled at a time, so that temporaries stay within TEMPORARY_BYTES; the temporaries get that
+    size."""
     count = nest.loop.layout.registers
     temporaries = {id(w.memory): w for w in plan.all() if w.direct is None}
     each = sum(w.access.buffer.dtype.bytes for w in temporaries.values())
@@ -192,7 +195,8 @@ def _lanes(nest: Nest, buffer: Buffer, indices: Sequence[Expr]) -> int:
 
 
 def widest_access(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr], limit: int) -> int:
-    """Elements in one access of a thread: neighbours in the first register digit, as far as alignment is proved."""
+    """Elements in one access of a thread: neighbours in the first register digit, as far as alignment is
+    proved."""
     digits = merged(loop.layout.reg) if loop.layout.is_digits else ()
     if not digits or digits[0].dim is None or digits[0].stride != 1 or not indices:
         return 1
@@ -233,7 +237,8 @@ def widest_access(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr
 
 
 def _steps(b: Builder, buffer: Buffer) -> tuple[list[int], int] | None:
-    """(divisors of the strides, panel width or 0) of a buffer whose last dimension is contiguous; else None."""
+    """(divisors of the strides, panel width or 0) of a buffer whose last dimension is contiguous; else
+    None."""
     if buffer.scope == "global":
         strides = global_strides(buffer)
         return ([divisor(s, b.divisors) for s in strides], 0) if is_const(strides[-1], 1) else None
