@@ -11,8 +11,10 @@ import pytest
 
 from tests.passes.emulated import assert_emulated_is_interp
 from tests.passes.pipelined_kernels import pipelined_gemm
+from tilebench.ir.dtype import int32
+from tilebench.ir.expr import Var, binary
 from tilebench.ir.rewrite import walk
-from tilebench.ir.thread import LdMatrix, Mma
+from tilebench.ir.thread import CpAsync, LdMatrix, Mma
 from tilebench.ir.tile import Kernel
 from tilebench.layouts import padded, row_major
 from tilebench.ops.copy import copy
@@ -221,3 +223,27 @@ def test_a_chain_of_products_moves_no_data() -> None:
     assert {
         i.name for op, i in emulated.compilation.stage(Selected).instructions.items() if isinstance(op, Gemm)
     } == {"mma.m16n8k16"}
+
+
+def test_a_symbolic_number_of_rows_is_copied_asynchronously() -> None:
+    rows = Var("rows", dtype=int32)
+    d = Draft("symbolic", (binary("floordiv", rows + 31, 32),))
+    A, B = d.tensor("A", (rows, 64), "float16"), d.tensor("B", (64, 64), "float16")
+    C = d.tensor("C", (rows, 64), "float32", "out")
+    A_s, B_s = d.shared("A_s", (32, 16), "float16"), d.shared("B_s", (16, 64), "float16")
+    c = d.fragment("c", (32, 64), "float32")
+    d.add(clear(c))
+    with d.pipelined(4, 3) as k:
+        d.add(copy(A[d.blocks[0] * 32, k * 16], A_s), copy(B[k * 16, 0], B_s), gemm(A_s, B_s, c))
+    d.add(copy(c, C[d.blocks[0] * 32, 0]))
+    emulated = assert_emulated_is_interp(d.kernel())
+    copies = instructions(emulated, CpAsync)
+    assert {n.destination.name for n in copies} == {"A_s", "B_s"}
+    assert {n.source.name for n in copies if n.predicate is not None} == {"A"}
+
+
+def test_a_pipelined_copy_to_a_layout_without_chunks_is_made_by_the_threads() -> None:
+    kernel = pipelined_gemm(64, 64, 128, stages=3)
+    kernel.attributes["layouts"] = {kernel.buffers[0]: padded((64, 32), 16, 1)}  # type: ignore[index]
+    emulated = assert_emulated_is_interp(kernel)
+    assert {n.destination.name for n in instructions(emulated, CpAsync)} == {"B_s"}
