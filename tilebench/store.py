@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -120,7 +121,8 @@ class Store:
 
     def _load(self, key: str) -> Entry:
         directory = self.directory
-        assert directory is not None and self.root is not None
+        assert directory is not None
+        assert self.root is not None
         if not _POSIX:
             return _read_entry(key, lambda name: (directory / key / name).read_bytes())
         _check_root(self.root)
@@ -167,13 +169,14 @@ class Store:
             except OSError as error:
                 self._say(
                     "write",
-                    f"built kernels cannot be stored in {self.root}: {error.strerror or error}; they stay in memory",
+                    f"built kernels stay in memory, {self.root} cannot be written: {error.strerror or error}",
                 )
         return entry
 
     def _write(self, key: str, entry: Entry) -> None:
         directory = self.directory
-        assert directory is not None and self.root is not None
+        assert directory is not None
+        assert self.root is not None
         self.root.parent.mkdir(parents=True, exist_ok=True)
         for path in (self.root, directory):
             with suppress(FileExistsError):
@@ -273,14 +276,13 @@ def current_store() -> Store:
 
 
 def _plain_key(key: str) -> str:
-    assert key.isalnum() and key.isascii(), f"{key!r} is no key"
+    assert re.fullmatch(r"[0-9a-zA-Z]+", key), f"{key!r} is no key"
     return key
 
 
 def _plain_name(name: str) -> str:
-    assert name != MANIFEST and name and not name.startswith(".") and os.path.basename(name) == name, (
-        f"{name!r} is no file name"
-    )
+    assert name != MANIFEST, "the manifest is the store's own"
+    assert re.fullmatch(r"\w[\w.-]*", name), f"{name!r} is no file name"
     return name
 
 

@@ -185,8 +185,7 @@ class CudaExecutable:
         values: list[int | float | bool] = [
             a.pointer if isinstance(a, TensorArgument) else a for a in arguments
         ]
-        for symbol in self._extra:
-            values.append(symbols[symbol])
+        values.extend(symbols[s] for s in self._extra)
         workspaces = self._allocate(gpu, kernel.device, symbols, stream) if self._workspaces else []
         program, pack = self.program, self._pack
         try:

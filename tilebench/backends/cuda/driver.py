@@ -121,9 +121,9 @@ class Gpu:
             error = GpuError(
                 "TB610",
                 f"{what} on the GPU ({name}, {code})",
-                why=f"{hint}; CUDA reports it at the next call, and after it this process cannot use the GPU any more",
-                fix="find the access with target='emu' or 'interp', which name the line; restart the kernel to use the GPU again, or "
-                "run with --isolate, which keeps such faults in a worker process",
+                why=f"{hint}; CUDA reports it at a later call, and this process cannot use the GPU any more",
+                fix="find the access with target='emu' or 'interp', which name the line; restart the kernel "
+                "to use the GPU again, or run with --isolate: that keeps such faults in a worker process",
             )
         else:
             what, hint = _REFUSED.get(code, (f"the driver could not {doing}", self._error_text(code)))
@@ -329,8 +329,10 @@ class ArgumentPack:
 def _slot(dtype: DType | None) -> str:
     if dtype is None:
         return "Q"
-    letters = {"bool": "?7x", "float32": "f4x", "tfloat32": "f4x", "float64": "d", "float16": "H6x", "bfloat16": "H6x",
-               "float8_e4m3": "B7x", "float8_e5m2": "B7x"}  # fmt: skip
+    letters = {
+        "bool": "?7x", "float32": "f4x", "tfloat32": "f4x", "float64": "d", "float16": "H6x",
+        "bfloat16": "H6x", "float8_e4m3": "B7x", "float8_e5m2": "B7x",
+    }  # fmt: skip
     if dtype.name in letters:
         return letters[dtype.name]
     letter, pad = {8: ("b", 7), 16: ("h", 6), 32: ("i", 4), 64: ("q", 0)}[max(8, dtype.bits)]
@@ -351,14 +353,15 @@ def gpu() -> Gpu:
             "TB512",
             "there is no NVIDIA driver that works on this machine",
             why=f"{type(error).__name__}: {first[0] if first else ''}",
-            fix="use target='cpu', 'interp' or 'emu' here; on a machine with a GPU install its driver (nvidia-smi must work)",
+            fix="use target='cpu', 'interp' or 'emu' here; on a machine with a GPU install its driver "
+            "(nvidia-smi must work)",
         ) from error
     if found.devices == 0:
         raise TargetError(
             "TB512",
             "the NVIDIA driver sees no GPU",
             why="cuDeviceGetCount gives 0",
-            fix="check CUDA_VISIBLE_DEVICES and nvidia-smi; use target='cpu', 'interp' or 'emu' without a GPU",
+            fix="check CUDA_VISIBLE_DEVICES and nvidia-smi; else use target='cpu', 'interp' or 'emu'",
         )
     return found
 

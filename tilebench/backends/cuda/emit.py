@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, atomic_piece, c_name, mma_piece, prelude
 from tilebench.backends.cuda.values import LESS, OR, TERNARY, Values
@@ -329,9 +330,8 @@ class _Printer:
             case Evaluate():
                 self._put(f"{text(s.value)};")
             case Assert():
-                self._put(
-                    f'if (!({text(s.condition)})) __assertfail({c_string(s.message)}, "{FILE}", {self.line}, "{ENTRY}", 1);'
-                )
+                where = f'"{FILE}", {self.line}, "{ENTRY}", 1'
+                self._put(f"if (!({text(s.condition)})) __assertfail({c_string(s.message)}, {where});")
             case Print():
                 self._print(s)
             case VectorCopy():
@@ -348,10 +348,11 @@ class _Printer:
                 self._put("__syncwarp();")
             case LdMatrix():
                 name = f"ldmatrix_x{s.matrices}" + ("_trans" if s.transpose else "")
-                self._call(
-                    name,
-                    f"{name}({self._at(s.destination, s.destination_index)}, {self._at(s.source, s.source_index)})",
+                into, source = (
+                    self._at(s.destination, s.destination_index),
+                    self._at(s.source, s.source_index),
                 )
+                self._call(name, f"{name}({into}, {source})")
             case Mma():
                 self._mma(s)
             case _:
@@ -465,9 +466,9 @@ class _Printer:
             return
         piece = atomic_piece(s.op, memory.dtype)
         values.use(piece)
-        call = f"atomic_{s.op}({self._at(memory, index)}, ({c_name(memory.dtype)}){value if _plain(value) else f'({value})'})"
-        if memory.dtype.name in NARROW_FLOATS:
-            call = f"atomic_{s.op}({self._at(memory, index)}, {value})"
+        if memory.dtype.name not in NARROW_FLOATS:
+            value = f"({c_name(memory.dtype)})({value})"
+        call = f"atomic_{s.op}({self._at(memory, index)}, {value})"
         if s.result is None:
             self._put(call + ";")
             return
@@ -484,7 +485,8 @@ class _Printer:
             text = self.values.stored(old)
             self._put(f"const {c_name(memory.dtype)} {self._new_variable(s.result)} = {text};")
         names = {"and": "bitand", "or": "bitor", "xor": "bitxor"}
-        new = s.value if s.op == "exch" else binary(names.get(s.op, s.op), old, s.value)  # type: ignore[arg-type]
+        op: Any = names.get(s.op, s.op)
+        new = s.value if s.op == "exch" else binary(op, old, s.value)
         self._store(Store(memory, (index,), new))
 
     def _vector_copy(self, s: VectorCopy) -> None:
@@ -582,10 +584,6 @@ def c_string(text: str) -> str:
         + "".join(chr(b) if chr(b) in plain else f"\\{b:03o}" for b in text.encode("utf-8", "replace"))
         + '"'
     )
-
-
-def _plain(text: str) -> bool:
-    return text.replace("_", "").isalnum()
 
 
 def _is_register(buffer: Buffer) -> bool:

@@ -37,12 +37,13 @@ def _nvrtc() -> Any:
         nvrtc: Any = import_module("cuda.bindings.nvrtc")
         result = nvrtc.nvrtcVersion()[0]
     except Exception as error:  # the loader raises RuntimeError, OSError or its own kinds, by platform
+        said = (str(error).splitlines() or ["cuda-bindings could not load it"])[0]
         raise TargetError(
             "TB510",
             "there is no CUDA compiler (NVRTC) on this machine",
-            why=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'cuda-bindings could not load it'}",
-            fix="pip install 'cuda-bindings>=13,<14' 'nvidia-cuda-nvrtc>=13,<14' (Linux); the CUDA text, target='emu', 'cpu' and "
-            "'interp' work without it",
+            why=f"{type(error).__name__}: {said}",
+            fix="pip install 'cuda-bindings>=13,<14' 'nvidia-cuda-nvrtc>=13,<14' (Linux); the CUDA text, "
+            "target='emu', 'cpu' and 'interp' work without it",
         ) from error
     assert int(result) == 0, f"nvrtcVersion gives {result}"
     return nvrtc

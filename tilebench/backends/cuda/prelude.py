@@ -48,7 +48,8 @@ def _piece(
 
 def _instruction(signature: str, result: str, instruction: str, outputs: str, inputs: str) -> str:
     """A function of one instruction: `signature { result r; asm(...); return r; }`."""
-    return f'DEVICE {result} {signature} {{\n  {result} r;\n  asm("{instruction};" : {outputs} : {inputs});\n  return r;\n}}'
+    body = f'  {result} r;\n  asm("{instruction};" : {outputs} : {inputs});\n  return r;'
+    return f"DEVICE {result} {signature} {{\n{body}\n}}"
 
 
 def _approximate(name: str, instruction: str) -> None:
@@ -228,13 +229,17 @@ _piece(
     "is_inf",
     """
 DEVICE bool is_inf(float x) { return (__float_as_uint(x) & 0x7fffffffu) == 0x7f800000u; }
-DEVICE bool is_inf(double x) { return (__double_as_longlong(x) & 0x7fffffffffffffffll) == 0x7ff0000000000000ll; }""",
+DEVICE bool is_inf(double x) {
+  return (__double_as_longlong(x) & 0x7fffffffffffffffll) == 0x7ff0000000000000ll;
+}""",
 )
 _piece(
     "is_finite",
     """
 DEVICE bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
-DEVICE bool is_finite(double x) { return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll; }""",
+DEVICE bool is_finite(double x) {
+  return (__double_as_longlong(x) & 0x7ff0000000000000ll) != 0x7ff0000000000000ll;
+}""",
 )
 _piece(
     "sigmoid",
@@ -250,7 +255,8 @@ _piece(
 DEVICE float tanh_f32(float x) {
   float a = fabsf(x), t = x * x;
   float big = fmaf(-2.0f, rcp_fast(exp2_fast(2.885390082f * a) + 1.0f), 1.0f);
-  float p = fmaf(fmaf(fmaf(fmaf(-0.00627747f, t, 0.02111718f), t, -0.05387543f), t, 0.13332927f), t, -0.33333331f);
+  float p = fmaf(fmaf(-0.00627747f, t, 0.02111718f), t, -0.05387543f);
+  p = fmaf(fmaf(p, t, 0.13332927f), t, -0.33333331f);
   return copysignf(a < 0.6f ? fmaf(p * t, a, a) : big, x);
 }""",
     "rcp_fast exp2_fast",
@@ -305,7 +311,9 @@ _piece(
 _piece(
     "cp_async_wait",
     """
-template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }""",
+template <int N> DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+}""",
 )
 _piece(
     "barrier",
@@ -320,9 +328,11 @@ def _ldmatrix(matrices: int, transpose: bool) -> tuple[str, str]:
     name = f"ldmatrix_x{matrices}" + ("_trans" if transpose else "")
     slots = ", ".join(f"%{i}" for i in range(matrices))
     outputs = ", ".join(f'"=r"(r[{i}])' for i in range(matrices))
+    way = ".trans" if transpose else ""
     return name, (
         f"DEVICE void {name}(void* d, const void* s) {{\n  unsigned* r = (unsigned*)d;\n"
-        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{matrices}{".trans" if transpose else ""}.shared.b16 {{{slots}}}, [%{matrices}];"\n'
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{matrices}{way}.shared.b16 "\n'
+        f'    "{{{slots}}}, [%{matrices}];"\n'
         f'    : {outputs} : "r"(shared_address(s)) : "memory");\n}}'
     )
 
@@ -361,7 +371,8 @@ template <int BITS, class F> DEVICE unsigned atomic_loop_narrow(void* p, F chang
 def _native_add(c: str) -> str:
     return (
         f"DEVICE {c} atomic_add({c}* p, {c} v) {{\n  {c} r;\n"
-        f'  asm volatile("atom.add.noftz.{c} %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory");\n  return r;\n}}'
+        f'  asm volatile("atom.add.noftz.{c} %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory");\n'
+        "  return r;\n}"
     )
 
 
@@ -433,8 +444,9 @@ def _make_atomic(name: str, op: str, dtype: DType) -> Piece:
 # ------------------------------------------------------------------ mma
 
 _OPERAND = {
-    "float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "int8": "s8", "uint8": "u8", "float8_e4m3": "e4m3",
-    "float8_e5m2": "e5m2", "int4": "s4", "uint4": "u4", "float32": "f32", "int32": "s32", "float64": "f64",
+    "float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float32": "f32", "float64": "f64",
+    "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int4": "s4", "uint4": "u4", "int8": "s8", "uint8": "u8",
+    "int32": "s32",
 }  # fmt: skip
 _FP8_FROM = 89
 
@@ -463,10 +475,7 @@ def _mma(
     slots = iter(range(d_count + a_count + b_count))
     groups = ["{" + ", ".join(f"%{next(slots)}" for _ in range(c)) + "}" for c in (d_count, a_count, b_count)]
     outputs = ", ".join(f'"+{letter}"(D[{i}])' for i in range(d_count))
-    if round_tf32:
-        value = "__float_as_uint(to_tf32(__uint_as_float({}[{}])))"
-    else:
-        value = "{}[{}]"
+    value = "__float_as_uint(to_tf32(__uint_as_float({}[{}])))" if round_tf32 else "{}[{}]"
     inputs = ", ".join(
         f'"r"({value.format(o, i)})' for o, c in (("A", a_count), ("B", b_count)) for i in range(c)
     )
@@ -479,13 +488,14 @@ def _mma(
     )
 
 
-# ------------------------------------------------------------------ names of types, and the closure over needs
+# ------------------------------------------------------------------ names of types, the closure over needs
 
 _C_NAMES = {
-    "bool": "bool", "int4": "signed char", "uint4": "unsigned char", "int8": "signed char", "uint8": "unsigned char",
-    "int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
-    "uint64": "unsigned long long", "float16": "f16", "bfloat16": "bf16", "float32": "float", "tfloat32": "float",
-    "float64": "double", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2",
+    "bool": "bool", "int4": "signed char", "uint4": "unsigned char", "int8": "signed char", "int16": "short",
+    "uint8": "unsigned char", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned",
+    "int64": "long long", "uint64": "unsigned long long",
+    "float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3",
+    "float8_e5m2": "e5m2", "float32": "float", "tfloat32": "float", "float64": "double",
 }  # fmt: skip
 NARROW_FLOATS = frozenset({"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
 

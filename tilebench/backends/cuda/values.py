@@ -38,20 +38,19 @@ Text = tuple[str, int]
 
 _OPERATORS: dict[str, Text] = {
     "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "bitand": ("&", BITAND),
-    "bitor": ("|", BITOR), "bitxor": ("^", BITXOR), "eq": ("==", EQUAL), "ne": ("!=", EQUAL), "lt": ("<", LESS),
-    "le": ("<=", LESS), "gt": (">", LESS), "ge": (">=", LESS), "and": ("&&", AND), "or": ("||", OR),
+    "bitor": ("|", BITOR), "bitxor": ("^", BITXOR), "eq": ("==", EQUAL), "ne": ("!=", EQUAL),
+    "lt": ("<", LESS), "le": ("<=", LESS), "gt": (">", LESS), "ge": (">=", LESS), "and": ("&&", AND),
+    "or": ("||", OR),
 }  # fmt: skip
-_LIBRARY = {
-    "exp": "exp", "exp2": "exp2", "exp10": "exp10", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p",
-    "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh", "cosh": "cosh",
-    "tanh": "tanh", "asin": "asin", "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh",
-    "atanh": "atanh", "erf": "erf", "floor": "floor", "ceil": "ceil", "round": "rint", "nearbyint": "rint",
-    "trunc": "trunc", "pow": "pow", "fmod": "fmod", "atan2": "atan2", "copysign": "copysign", "hypot": "hypot",
-    "nextafter": "nextafter", "fma": "fma",
-}  # fmt: skip
+_SAME_NAME = (
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
+    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "round",
+    "trunc", "pow", "fmod", "atan2", "copysign", "hypot", "nextafter", "fma",
+)  # fmt: skip
+_LIBRARY = {name: name for name in _SAME_NAME} | {"nearbyint": "rint"}
 _FAST_BUILTIN = {
-    "exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f", "sin": "__sinf",
-    "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
+    "exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f",
+    "sin": "__sinf", "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
 }  # fmt: skip
 _FAST_PIECE = {
     "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
@@ -92,8 +91,9 @@ def _float_text(value: float, suffix: str, bits: str, kind: type[np.floating], r
         exact = kind(value)
     if not math.isfinite(float(exact)):
         return bits.format(int(exact.view(raw))), POSTFIX
-    text = np.format_float_positional(exact, unique=True, trim="0") if 1e-4 <= abs(exact) < 1e7 or exact == 0 else (
-        np.format_float_scientific(exact, unique=True, trim="0"))  # fmt: skip
+    plain = 1e-4 <= abs(exact) < 1e7 or exact == 0
+    form = np.format_float_positional if plain else np.format_float_scientific
+    text = form(exact, unique=True, trim="0")
     return text + suffix, UNARY if text.startswith("-") else POSTFIX
 
 
@@ -203,8 +203,8 @@ class Values:
             return self._raw(e)
         if isinstance(e, Const):
             return constant(_rounded(e.value, e.dtype), e.dtype)
-        if isinstance(e, Load | Var | Select) or (isinstance(e, Call) and (e.name in _SHUFFLES or e.name == "reinterpret")) \
-                or not _is_exact(e):  # fmt: skip
+        moved = isinstance(e, Call) and (e.name in _SHUFFLES or e.name == "reinterpret")
+        if moved or isinstance(e, Load | Var | Select) or not _is_exact(e):
             if isinstance(e, Select):
                 return self._select(e)
             self.use(f"f32_{c_name(e.dtype)}")
@@ -334,10 +334,8 @@ class Values:
                     self.text(x, rank if s else BITOR) for x, s in zip((e.left, e.right), same, strict=True)
                 )
                 return f" {symbol} ".join(parts), rank
-            return (
-                f"{self.text(e.left, tight if op in COMPARISONS else rank)} {symbol} {self.text(e.right, tight)}",
-                rank,
-            )
+            left = self.text(e.left, tight if op in COMPARISONS else rank)
+            return f"{left} {symbol} {self.text(e.right, tight)}", rank
         if op in ("add", "sub", "mul") and dtype.kind == "int" and dtype.bits >= 32 and self.is_data(e):
             found = self.interval(e)
             limit = 1 << (dtype.bits - 1)
@@ -372,10 +370,8 @@ class Values:
     def _extreme(self, e: Binary) -> Text:
         a, b = self.text(e.left, TERNARY), self.text(e.right, TERNARY)
         if e.dtype.kind == "bool":
-            return (
-                f"{self.text(e.left, BITAND)} {'&' if e.op == 'min' else '|'} {self.text(e.right, BITAND + 1)}",
-                BITOR,
-            )
+            symbol = "&" if e.op == "min" else "|"
+            return f"{self.text(e.left, EQUAL)} {symbol} {self.text(e.right, EQUAL)}", BITOR
         if e.dtype.is_float:
             return f"f{e.op}{'' if e.dtype == 'float64' else 'f'}({a}, {b})", POSTFIX
         if e.dtype.bits < 32:
@@ -553,12 +549,18 @@ def _class_of(piece: str) -> Callable[[Values, Call], Text]:
 def _count_bits(values: Values, e: Call) -> Text:
     x = e.args[0]
     bits = x.dtype.bits
-    text = f"({_unsigned(x.dtype) if bits >= 32 else 'unsigned ' + ('char' if bits <= 8 else 'short')}){values.text(x, UNARY)}"
+    word = _unsigned(x.dtype) if bits >= 32 else "unsigned char" if bits <= 8 else "unsigned short"
+    text = f"({word}){values.text(x, UNARY)}"
     if e.name == "popcount":
         return f"__popc{'ll' if bits == 64 else ''}({text})", POSTFIX
     if bits == 64:
         return f"__clzll((long long){text})", POSTFIX
     return (f"__clz((int){text})", POSTFIX) if bits == 32 else (f"__clz((int){text}) - {32 - bits}", ADD)
+
+
+def _scale(values: Values, e: Call) -> Text:
+    x, n = values.text(e.args[0], TERNARY), values.text(e.args[1], UNARY)
+    return f"ldexp{'' if e.dtype == 'float64' else 'f'}({x}, (int){n})", POSTFIX
 
 
 _SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
@@ -569,8 +571,7 @@ _SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
     "popcount": _count_bits,
     "clz": _count_bits,
     "activemask": lambda values, e: ("__activemask()", POSTFIX),
-    "ldexp": lambda values, e: (
-        f"ldexp{'' if e.dtype == 'float64' else 'f'}({values.text(e.args[0], TERNARY)}, (int){values.text(e.args[1], UNARY)})", POSTFIX),
+    "ldexp": _scale,
     "dp4a": lambda values, e: (f"__dp4a({', '.join(values.text(a, TERNARY) for a in e.args)})", POSTFIX),
     "pow": lambda values, e: values.power(e.args[0], e.args[1], e.dtype),
 }  # fmt: skip
