@@ -27,7 +27,7 @@ def emulate(
     full = kernel.complete(values)
     call = args.bind(kernel.prim, full, "cpu", host_arrays=True)
     result = run_program(
-        lowered.program, call.arguments, call.symbols, grid=call.grid, blocks=blocks, schedule=schedule
+        lowered, call.arguments, call.symbols, grid=call.grid, blocks=blocks, schedule=schedule
     )
     outputs = [full[i] for i in kernel.out_idx]
     return EmulatedRun(result, outputs)

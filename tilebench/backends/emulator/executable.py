@@ -10,13 +10,13 @@ from tilebench.backends.emulator.compile import CompiledProgram, compile_program
 from tilebench.backends.emulator.schedule import EmulationResult, Schedule, run_program
 from tilebench.errors import LaunchError, Loc, SyncError
 from tilebench.ir.expr import Var
-from tilebench.ir.thread import Program
 from tilebench.passes.stages import Lowered
 from tilebench.report import Finding
 from tilebench.targets import Target
 
 _WHY = {
     "race": "two threads touch the same memory, one of them writes, and nothing orders them",
+    "TB431": "blocks run in no order, some at the same time",
     "async-race": "cp.async writes at an unknown moment until its thread has waited for it",
     "uninitialised": "memory holds whatever an earlier kernel left there",
     "out-of-bounds": "on a GPU this reads or corrupts other data, or ends the process's context",
@@ -36,7 +36,8 @@ def error_of(finding: Finding, places: tuple[Loc | None, ...]) -> LaunchError | 
     )
     return kind(
         finding.code or "TB430", finding.text,
-        at=known[-1] if known else None, why=_WHY.get(finding.kind, ""), fix=finding.hint,
+        at=known[-1] if known else None, fix=finding.hint,
+        why=_WHY.get(finding.code) or _WHY.get(finding.kind, ""),
         notes=[(at, "the other access") for at in known[:-1] if at.line != known[-1].line],
     )  # fmt: skip
 
@@ -46,7 +47,7 @@ class EmulatedKernel:
     """A built kernel for `target="emu"`. result: what the last launch found and counted."""
 
     built: Built
-    program: Program
+    lowered: Lowered
     compiled: CompiledProgram
     checks: bool = True
     result: EmulationResult | None = field(default=None, repr=False)
@@ -75,7 +76,7 @@ class EmulatedKernel:
     ) -> EmulationResult:
         """Run blocks (None: all) and give what was found and counted, without raising."""
         return run_program(
-            self.program, arguments, symbols, grid, blocks, schedule, self.checks, self.compiled
+            self.lowered, arguments, symbols, grid, blocks, schedule, self.checks, self.compiled
         )
 
 
@@ -83,6 +84,5 @@ def build(lowered: Lowered, target: Target, checks: bool = True) -> EmulatedKern
     """A kernel that runs in NumPy from its thread program."""
     program = lowered.program
     compiled = compile_program(program, checks)
-    return EmulatedKernel(
-        Built(target, shared_bytes=program.shared_bytes, entry=program.name), program, compiled, checks
-    )
+    built = Built(target, shared_bytes=program.shared_bytes, entry=program.name)
+    return EmulatedKernel(built, lowered, compiled, checks)

@@ -249,7 +249,7 @@ class Emitter:
                 else self.effect(code, index.axes, True)
             )
         index = self.index(e.indices[0])
-        site = self.site(memory, 1, "load")
+        site = self.site(memory, 1, "load", e.loc)
         axes = index.axes | (self.mask.axes if self.mask is not None else frozenset[int]())
         return self.effect(f"{site}.load(rs, {index.code}, {self.mask_code})", axes, True)
 
@@ -492,9 +492,9 @@ class Emitter:
                 f"if not V{n}.complete: V{n}.wrote({index.code}, {index.columns}, {count}, {self.mask_code})"
             )
 
-    def site(self, memory: Memory, lanes: int, kind: AccessKind) -> str:
+    def site(self, memory: Memory, lanes: int, kind: AccessKind, at: Loc | None = None) -> str:
         """A new access statement; its name."""
-        site = Site(len(self.sites), self.places[memory], lanes, kind, self.at)
+        site = Site(len(self.sites), self.places[memory], lanes, kind, at or self.at)
         self.sites.append(site)
         return self.constant(site)
 

@@ -11,6 +11,7 @@ import numpy as np
 from tilebench.backends.emulator.barriers import Meeting, StopBlock
 from tilebench.backends.emulator.counts import Tally
 from tilebench.backends.emulator.findings import Findings, line
+from tilebench.backends.emulator.names import Names
 from tilebench.backends.emulator.race import Clock, Conflict, GlobalShadow, Shadow
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Machine:
     shared_granules: int
     global_shadows: list[GlobalShadow | None]
     findings: Findings
+    names: Names = field(default_factory=Names)
     checks: bool = True
     reverse_lanes: bool = False
     tallies: dict[int, Tally] = field(default_factory=dict[int, Tally])
@@ -52,7 +54,7 @@ class Machine:
             return
         threads = self.program.threads
         (b0, t0), (b1, t1) = divmod(conflict.earlier_thread, threads), divmod(conflict.later_thread, threads)
-        element = f"{later.place.name}[{conflict.granule - self.origins[later.place.slot]}]"
+        element = self.names.element(later.place.memory, conflict.granule - self.origins[later.place.slot])
         verb0, verb1 = (
             ("reads" if conflict.kind == "WAR" else "writes"),
             ("reads" if conflict.kind == "RAW" else "writes"),
@@ -132,7 +134,7 @@ class Block:
     def _element(self, site: Site, granule: int) -> str:
         place = site.place
         byte = (granule - place.shadow) * place.granule + place.region_start - place.start
-        return f"{place.name}[{byte // site.itemsize}]"
+        return self.machine.names.element(place.memory, byte // site.itemsize)
 
     def shared_race(self, site: int, conflict: Conflict) -> None:
         """Two threads on one granule of shared memory, not ordered by a barrier."""
@@ -208,7 +210,8 @@ class Block:
                 ).flat[0]
             )
         )
-        text = f"{name} (register {first + int(where[0])}) is read at {line(at)} before it was written"
+        element = self.machine.names.register(memory, first + int(where[0]), int(rs.tid[where[-1]]))
+        text = f"{element} is read at {line(at)} before it was written"
         text += f" (block {self.name}, thread {int(rs.tid[where[-1]])})"
         self.machine.findings.add(
             key, "uninitialised", "error", text, (at,), f"clear or fill {name} first", "TB274"

@@ -15,13 +15,15 @@ from tilebench.backends.emulator.compile import CompiledProgram, compile_program
 from tilebench.backends.emulator.counts import AccessCount, AccessCounts, Tally
 from tilebench.backends.emulator.findings import Findings
 from tilebench.backends.emulator.machine import Block, Machine, block_index
+from tilebench.backends.emulator.names import Names
 from tilebench.backends.emulator.race import GlobalShadow
 from tilebench.backends.emulator.role import Role
 from tilebench.errors import LaunchError, Loc
 from tilebench.ir.expr import Var
 from tilebench.ir.simplify import bounds
-from tilebench.ir.thread import Program
+from tilebench.ir.thread import Memory, Program
 from tilebench.ir.tile import Buffer
+from tilebench.passes.stages import Lowered
 from tilebench.report import Finding
 
 Schedule = Literal["forward", "reverse"] | int
@@ -47,7 +49,7 @@ class EmulationResult:
 
 
 def run_program(
-    program: Program,
+    code: Program | Lowered,
     arguments: Sequence[Argument | np.ndarray],
     symbols: Mapping[Var, int],
     grid: tuple[int, ...] | None = None,
@@ -58,11 +60,13 @@ def run_program(
 ) -> EmulationResult:
     """Run a thread program on arrays in storage form, which are changed in place.
 
-    arguments: in the order of program.params, tensors as TensorArgument or NumPy arrays; grid: in blocks
+    code: a Lowered names elements in findings by coordinates in tiles, a bare Program by flat indices;
+    arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in blocks
     (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest), None for
     all; checks: shadow memory and counts (bounds are always checked). Raises LaunchError when an argument is
     no array or the grid is unknown.
     """
+    program = code.program if isinstance(code, Lowered) else code
     values: dict[Var, Any] = dict(symbols)
     arrays: dict[Buffer, np.ndarray] = {}
     scalars: list[Any] = []
@@ -86,7 +90,9 @@ def run_program(
     total = int(np.prod(grid, dtype=np.int64))
     chosen = list(range(total)) if blocks is None else [_number(b, grid) for b in blocks]
     findings = Findings()
-    machine = _machine(program, compiled, arrays, grid, findings, checks, schedule)
+    machine = _machine(program, compiled, arrays, values, grid, findings, checks, schedule)
+    placed = code.synchronised.allocated.scheduled.placed if isinstance(code, Lowered) else None
+    machine.names = Names(placed.layouts if placed else None, _row_major_shapes(program, arrays))
     rng = random.Random(schedule) if isinstance(schedule, int) else None
     if rng is not None:
         rng.shuffle(chosen)
@@ -162,10 +168,16 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, int]:
     return view, -low
 
 
+def _row_major_shapes(program: Program, arrays: Mapping[Buffer, np.ndarray]) -> dict[Memory, tuple[int, ...]]:
+    found = {program.globals[b]: a for b, a in arrays.items() if b in program.globals}
+    return {memory: a.shape for memory, a in found.items() if a.flags.c_contiguous}
+
+
 def _machine(
     program: Program,
     compiled: CompiledProgram,
     arrays: Mapping[Buffer, np.ndarray],
+    values: Mapping[Var, int],
     grid: tuple[int, ...],
     findings: Findings,
     checks: bool,
@@ -177,14 +189,14 @@ def _machine(
         array = arrays.get(buffer)
         if array is None:
             assert buffer.workspace, f"{buffer.name} is neither an argument nor a workspace"
-            array = np.full(memory.static_shape, 0, dtype=memory.dtype.storage_dtype)
+            array = np.zeros(_extent(memory.shape[0], values), dtype=memory.dtype.storage_dtype)
         view, origin = _flat(array)
         flat.append(view)
         origins.append(origin)
     spans, shadows = [len(a) for a in flat], list[GlobalShadow | None]([None] * len(flat))
     machine = Machine(
-        program, flat, origins, spans, grid, compiled.sites, compiled.granules, shadows, findings, checks,
-        reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
+        program, flat, origins, spans, grid, compiled.sites, compiled.granules, shadows, findings,
+        checks=checks, reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
     )  # fmt: skip
     if checks:
         written, read = set[int](), set[int]()
