@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tilebench.errors import TypeTileError
 from tilebench.ir.dtype import int32
@@ -31,10 +31,11 @@ class _TensorSpelling:
         return TensorType(as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope)
 
     def __getitem__(self, item: Any) -> TensorType:
-        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], list | tuple):
-            return self(item[0], item[1])
-        if isinstance(item, tuple) and len(item) >= 2:
-            return self(item[:-1], item[-1])
+        parts: tuple[Any, ...] = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
+        if len(parts) == 2 and isinstance(parts[0], list | tuple):
+            return self(cast(Any, parts[0]), parts[1])
+        if len(parts) >= 2:
+            return self(parts[:-1], parts[-1])
         raise TypeTileError("TB205", "T.Tensor[...] takes a shape and a dtype", why="it declares both", fix="T.Tensor[[M, N], T.float16]")
 
 
@@ -113,7 +114,7 @@ def empty(*shape: Any, dtype: Any = "float32") -> EmptySpec:
     if sizes and isinstance(sizes[0], list | tuple):
         if len(sizes) > 1:
             dtype = sizes[1]
-        sizes = list(sizes[0])
+        sizes = list(cast("list[Any]", sizes[0]))
     elif len(sizes) > 1 and not isinstance(sizes[-1], int | Expr | ConstVar):
         dtype = sizes.pop()
     return EmptySpec(as_shape(sizes), as_scalar(dtype))

@@ -17,7 +17,7 @@ def prim_func(func: Callable[..., Any] | None = None, private: bool = False, che
     if func is None:
         return prim_func
     textual = any(isinstance(a, str) for a in getattr(func, "__annotations__", {}).values())
-    return PrimFunc(func, dict(sys._getframe(1).f_locals) if textual else None)
+    return PrimFunc(func, dict(sys._getframe(1).f_locals) if textual else None)  # pyright: ignore[reportPrivateUsage]
 
 
 def macro(*args: Any, hygienic: bool = True) -> Any:

@@ -93,7 +93,11 @@ def _carried(name: str, current: Any, at: Loc) -> SyntaxTileError:
 def _kind(value: Any) -> str:
     if isinstance(value, Expr):
         return value.dtype.name
-    return {bool: "bool", int: "int32"}.get(type(value), float32.name)
+    return "bool" if isinstance(value, bool) else "int32" if isinstance(value, int) else float32.name
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__name__
 
 
 def set_element(walker: Walker, base: Any, index: Any, value: Any, target: ast.Subscript, frame: Frame, node: ast.AST) -> None:
@@ -107,9 +111,9 @@ def set_element(walker: Walker, base: Any, index: Any, value: Any, target: ast.S
             _set_region(walker, place, value, at, frame, node)
         return
     if not isinstance(base, dict | list):
-        raise TypeTileError("TB224", f"{type(base).__name__} cannot be assigned by index", at=frame.loc(target), why="elements of buffers, lists and dicts can", fix="assign to elements of buffers")
+        raise TypeTileError("TB224", f"{_type_name(base)} cannot be assigned by index", at=frame.loc(target), why="elements of buffers, lists and dicts can", fix="assign to elements of buffers")
     if isinstance(index, Expr):
-        raise TypeTileError("TB215", f"a Python {type(base).__name__} indexed by a value that is known only at run time", at=frame.loc(target), why="it exists only while the kernel is compiled", fix="keep the values in a buffer: T.alloc_local((n,), dtype)")
+        raise TypeTileError("TB215", f"a Python {_type_name(base)} indexed by a value that is known only at run time", at=frame.loc(target), why="it exists only while the kernel is compiled", fix="keep the values in a buffer: T.alloc_local((n,), dtype)")
     table = cast("dict[Any, Any]", base)
     try:
         current = table[index]

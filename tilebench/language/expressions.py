@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -15,18 +16,19 @@ from tilebench.ir.tile import Buffer, Region
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.indexing import element_or_region
 from tilebench.language.inline import inline, is_inlined
-from tilebench.language.markers import ConstVar, LoopSpec, ThreadValue
+from tilebench.language.markers import ConstVar, LoopSpec
 from tilebench.language.names import unknown_spelling
 from tilebench.language.scope import Frame
 
 if TYPE_CHECKING:
     from tilebench.language.walker import Walker
 
+_operator: Any = operator
 _BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul), ast.Div: ("div", operator.truediv),
-    ast.FloorDiv: ("floordiv", operator.floordiv), ast.Mod: ("floormod", operator.mod), ast.Pow: ("pow", operator.pow),
-    ast.BitAnd: ("bitand", operator.and_), ast.BitOr: ("bitor", operator.or_), ast.BitXor: ("bitxor", operator.xor),
-    ast.LShift: ("shl", operator.lshift), ast.RShift: ("shr", operator.rshift), ast.MatMult: ("matmul", operator.matmul),
+    ast.Add: ("add", _operator.add), ast.Sub: ("sub", _operator.sub), ast.Mult: ("mul", _operator.mul), ast.Div: ("div", _operator.truediv),
+    ast.FloorDiv: ("floordiv", _operator.floordiv), ast.Mod: ("floormod", _operator.mod), ast.Pow: ("pow", _operator.pow),
+    ast.BitAnd: ("bitand", _operator.and_), ast.BitOr: ("bitor", _operator.or_), ast.BitXor: ("bitxor", _operator.xor),
+    ast.LShift: ("shl", _operator.lshift), ast.RShift: ("shr", _operator.rshift), ast.MatMult: ("matmul", _operator.matmul),
 }  # fmt: skip
 _COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("eq", operator.eq), ast.NotEq: ("ne", operator.ne), ast.Lt: ("lt", operator.lt), ast.LtE: ("le", operator.le),
@@ -268,8 +270,9 @@ class Expressions:
             if isinstance(part, ast.FormattedValue):
                 value = self(part.value, frame)
                 spec = self(part.format_spec, frame) if part.format_spec is not None else ""
-                shown = {115: str, 114: repr, 97: ascii}.get(part.conversion, lambda v: v)(value)
-                parts.append(format(shown, spec) if spec else str(shown))
+                convert: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
+                shown: Any = convert[part.conversion](value) if part.conversion in convert else value
+                parts.append(self.native(part, frame, lambda s=shown, f=spec: format(s, f) if f else str(s), "this format"))
             else:
                 parts.append(str(cast(ast.Constant, part).value))
         return "".join(parts)
@@ -354,7 +357,7 @@ class Expressions:
         if isinstance(base, Expr) and node.attr == "astype":
             from tilebench.language.math import cast as cast_to
 
-            return lambda dtype: cast_to(base, dtype)
+            return functools.partial(cast_to, base)
         if getattr(base, "__name__", "") == "tilebench.language" and not hasattr(base, node.attr):
             raise unknown_spelling(node.attr, ast.unparse(node.value), frame.loc(node))
         try:
@@ -449,7 +452,8 @@ class Expressions:
         if function is pow and len(values) == 2:
             return ir.binary("pow", values[0], values[1], frame.loc(node))
         if function is divmod and len(values) == 2:
-            return (ir.binary("floordiv", *values, frame.loc(node)), ir.binary("floormod", *values, frame.loc(node)))
+            left, right = values
+            return (ir.binary("floordiv", left, right, frame.loc(node)), ir.binary("floormod", left, right, frame.loc(node)))
         if function is round and len(values) == 1:
             return ir.call("round", values, values[0].dtype, frame.loc(node)) if values[0].dtype.is_float else values[0]
         return NotImplemented

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from tilebench.errors import Loc, TypeTileError
 from tilebench.ir.expr import Expr, Load, as_expr, const, int_value, same
 from tilebench.ir.simplify import linear
 from tilebench.ir.tile import Buffer, Region
+
+_Slice: TypeAlias = "slice[Any, Any, Any]"
 
 
 def element_or_region(base: Buffer | Region, index: Any, at: Loc) -> Load | Region:
@@ -28,7 +30,7 @@ def element_or_region(base: Buffer | Region, index: Any, at: Loc) -> Load | Regi
     offsets: list[Expr] = []
     extents: list[int] = []
     for d, item in enumerate(items):
-        start, extent = _slice(base, d, item, at) if isinstance(item, slice) else (_index(base, d, item, at), 1)
+        start, extent = _slice(base, d, cast(_Slice, item), at) if isinstance(item, slice) else (_index(base, d, item, at), 1)
         offsets.append(start)
         extents.append(extent)
     dropped = frozenset(d for d, item in enumerate(items) if not isinstance(item, slice))
@@ -54,7 +56,7 @@ def _of_region(base: Region, items: list[Any], at: Loc) -> Load | Region:
     part = Buffer(base.buffer.name, tuple(const(e) for e in base.extents), base.dtype, "shared")  # its bounds are the slice's
     for d, item in zip(kept, items, strict=False):
         if isinstance(item, slice):
-            start, extents[d] = _slice(part, d, item, at)
+            start, extents[d] = _slice(part, d, cast(_Slice, item), at)
             offsets[d] = offsets[d] + start
         else:
             offsets[d] = offsets[d] + _index(part, d, item, at)
@@ -106,7 +108,7 @@ def _outside(buffer: Buffer, d: int, number: int, size: int, at: Loc) -> TypeTil
     )  # fmt: skip
 
 
-def _slice(buffer: Buffer, d: int, item: slice, at: Loc) -> tuple[Expr, int]:
+def _slice(buffer: Buffer, d: int, item: _Slice, at: Loc) -> tuple[Expr, int]:
     """(start, extent) of a slice; numbers below zero count from the end."""
     if item.step is not None and int_value(item.step if isinstance(item.step, Expr | int) else -1) != 1:
         raise TypeTileError("TB219", f"{buffer.name}: a slice with a step", at=at, why="tiles are boxes without holes", fix="copy the box and pick the elements in a loop")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tilebench.errors import LayoutError
 from tilebench.ir.tile import Buffer
@@ -48,7 +48,7 @@ def Fragment(
                 register = forward_index_fn(*index[: len(tuple(shape))])
             else:
                 register = kept[int(thread)] = kept.get(int(thread), -1) + 1
-        return thread, register[0] if isinstance(register, list | tuple) else register
+        return thread, cast("list[Any]", register)[0] if isinstance(register, list | tuple) else register
 
     return FragmentLayout.from_function(tuple(int(s) for s in shape), both, replicate=replicate) if replicate > 1 else FragmentLayout.from_function(tuple(int(s) for s in shape), both)
 

@@ -305,7 +305,8 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
 
 def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
     """The coordinates of a row-major position, one for each extent of `shape`."""
-    rest, out = index, []
+    rest: Any = index
+    out: list[Any] = []
     for extent in reversed(list(shape)[1:]):
         out.append(rest % extent)
         rest = rest // extent

@@ -13,7 +13,7 @@ from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import seq, variables
 from tilebench.ir.tile import Buffer, Kernel, Param
-from tilebench.language.markers import ConstVar, PrimFunc, TensorType
+from tilebench.language.markers import PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, undeclared
 from tilebench.language import assignment, control, statements
@@ -223,6 +223,10 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
 
 def _not_python(error: SyntaxError, source: Source) -> SyntaxTileError:
     """A SyntaxError with its place; Python counts its columns in characters, a Loc in bytes."""
+    if error.lineno is None or "\0" in source.text:
+        return SyntaxTileError(
+            "TB100", f"this is not Python: {error.msg}", at=_odd_character(source), why="source text holds printable characters", fix="remove the character"
+        )
     # Errors of the symbol pass (after the tree was moved) have lines of the whole file, those of the parser of the text.
     moved = source.first_line - 1 if error.text is not None and source.line(error.lineno or 1) != error.text.rstrip("\r\n") else 0
     line = (error.lineno or 1) + moved

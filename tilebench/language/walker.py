@@ -178,7 +178,7 @@ class Walker:
                 items = cast("list[Any]", value)
                 if any(isinstance(v, Buffer | VarSpec | EmptySpec | Expr | ThreadValue | list | tuple) for v in items):
                     return self._rebuilt(items, [self.named(v, f"{name}_{i}", frame, node) for i, v in enumerate(items)])
-                return value
+                return cast(Any, items)
             case dict():
                 table = cast("dict[Any, Any]", value)
                 for k, v in table.items():
@@ -197,7 +197,7 @@ class Walker:
         if isinstance(old, list):
             old[:] = values  # the list stays the same object, as in Python
             return cast(Any, old)
-        kind: Any = type(old)
+        kind: Any = cast(Any, type(old))
         return kind(*values) if hasattr(kind, "_fields") else tuple(values)
 
     def bound(self, name: str, value: Any, frame: Frame, node: ast.AST) -> Any:
@@ -279,11 +279,9 @@ class Walker:
 
     def annotate(self, annotation: Annotation, at: Loc | None) -> None:
         """Merge a fact into the kernel's attributes."""
-        old = self.attributes.get(annotation.name)
-        if isinstance(old, dict) and isinstance(annotation.value, dict):
-            self.attributes[annotation.name] = {**cast("dict[Any, Any]", old), **cast("dict[Any, Any]", annotation.value)}
-        else:
-            self.attributes[annotation.name] = annotation.value
+        old, new = self.attributes.get(annotation.name), annotation.value
+        both = isinstance(old, dict) and isinstance(new, dict)
+        self.attributes[annotation.name] = cast("dict[Any, Any]", old) | cast("dict[Any, Any]", new) if both else new
         self.attributes.setdefault("locs", {})[annotation.name] = at
 
 
