@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tilebench.ops.gemm.spec import Gemm
 
 
-AHEAD_REGISTERS = 208
-"""Accumulators and two copies of the operands may take this many of a thread's 255 registers."""
-
-
 @dataclass(frozen=True)
 class _Warp:
     """What one warp has to do: atoms along M, N, K, its first row and column, and the lane."""
@@ -56,31 +52,27 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
     if op.clear_accum:
         with b.loop(w.rows * w.columns * 4, independent=True) as r:
             b.store(c, r, const(0, c.dtype))
-    from_shared = [r.buffer.scope != "fragment" for r in (op.a, op.b)]
-    a_size, b_size = w.rows * 4 * e, w.columns * 2 * e
-    copies = 2 if _ahead(w, a_size * from_shared[0] + b_size * from_shared[1], bits) else 1
-    a_memory = b.registers("a", copies * a_size, op.a.dtype) if from_shared[0] else b.fragment(op.a.buffer)[0]
-    b_memory = b.registers("b", copies * b_size, op.b.dtype) if from_shared[1] else b.fragment(op.b.buffer)[0]
-
-    def load(kk: Expr) -> None:
-        """The operands of step kk, into the copy whose turn it is."""
-        turn = kk % copies
-        if from_shared[0]:
-            _load_a(op.a, op.transpose_a, b, w, kk * step, a_memory, turn * a_size)
-        if from_shared[1]:
-            _load_b(op.b, not op.transpose_b, b, w, kk * step, b_memory, turn * b_size)
-
-    if copies == 2:
-        load(const(0))
+    a_memory = (
+        b.fragment(op.a.buffer)[0]
+        if op.a.buffer.scope == "fragment"
+        else b.registers("a", w.rows * 4 * e, op.a.dtype)
+    )
+    b_memory = (
+        b.fragment(op.b.buffer)[0]
+        if op.b.buffer.scope == "fragment"
+        else b.registers("b", w.columns * 2 * e, op.b.dtype)
+    )
     with b.loop(w.steps, name="k") as kk:
-        if copies == 2:
-            with b.when(kk + 1 < w.steps):
-                load(kk + 1)
+        a_start, b_start = const(0), const(0)
+        if op.a.buffer.scope == "fragment":
+            a_start = kk * (4 * e)
         else:
-            load(kk)
-        a_start = kk % copies * a_size if from_shared[0] else kk * (4 * e)
-        b_start = kk % copies * b_size if from_shared[1] else kk * b_size
-        a_pitch = 4 * e * (1 if from_shared[0] else w.steps)
+            _load_a(op.a, op.transpose_a, b, w, kk * step, a_memory)
+        if op.b.buffer.scope == "fragment":
+            b_start = kk * (w.columns * 2 * e)
+        else:
+            _load_b(op.b, not op.transpose_b, b, w, kk * step, b_memory)
+        a_pitch = 4 * e * (w.steps if op.a.buffer.scope == "fragment" else 1)
         with (
             b.loop(w.rows, independent=True, name="mi") as i,
             b.loop(w.columns, independent=True, name="ni") as j,
@@ -97,12 +89,6 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
                     kind,
                 )
             )
-
-
-def _ahead(w: _Warp, elements: int, bits: int) -> bool:
-    """Whether the operands of the next step are read while this one is multiplied: twice their registers must fit."""
-    registers = elements * bits // 32
-    return w.steps > 1 and registers > 0 and w.rows * w.columns * 4 + 2 * registers <= AHEAD_REGISTERS
 
 
 def _warp_grid(op: Gemm, b: ThreadBuilder) -> tuple[int, int]:
@@ -128,9 +114,7 @@ def _matrix(region: Region, i: Expr, j: Expr) -> tuple[Expr, ...]:
     return (*(const(0) for _ in region.shape[:-2]), i, j)
 
 
-def _load_a(
-    region: Region, stored_km: bool, b: ThreadBuilder, w: _Warp, k: Expr, registers: Memory, first: Expr
-) -> None:
+def _load_a(region: Region, stored_km: bool, b: ThreadBuilder, w: _Warp, k: Expr, registers: Memory) -> None:
     """A's atoms for one step of K: rows first_row.., columns k.. ."""
     bits = region.dtype.bits
     e, lane = 32 // bits, w.lane
@@ -138,9 +122,9 @@ def _load_a(
     with b.loop(w.rows, independent=True, name="mi") as i:
         row = w.first_row + i * 16
         if not with_ldmatrix:
-            _one_by_one(region, stored_km, b, mma_a(bits), row, k, lane, registers, first + i * (4 * e), 4 * e)
+            _one_by_one(region, stored_km, b, mma_a(bits), row, k, lane, registers, i * (4 * e), 4 * e)
         else:
-            _ldmatrix_a(region, stored_km, b, lane, row, k, registers, first + i * (4 * e))
+            _ldmatrix_a(region, stored_km, b, lane, row, k, registers, i * (4 * e))
 
 
 def _ldmatrix_a(
@@ -161,9 +145,7 @@ def _ldmatrix_a(
     b.emit(LdMatrix(registers, start, memory, index, 4, stored_km))
 
 
-def _load_b(
-    region: Region, stored_kn: bool, b: ThreadBuilder, w: _Warp, k: Expr, registers: Memory, first: Expr
-) -> None:
+def _load_b(region: Region, stored_kn: bool, b: ThreadBuilder, w: _Warp, k: Expr, registers: Memory) -> None:
     """B's atoms for one step of K: columns first_column.., rows k.. . Two atoms at a time."""
     bits = region.dtype.bits
     e = 32 // bits
@@ -171,16 +153,16 @@ def _load_b(
         with b.loop(w.columns, independent=True, name="ni") as j:
             column = w.first_column + j * 8
             _one_by_one(
-                region, not stored_kn, b, mma_b(bits), k, column, w.lane, registers, first + j * (2 * e), 2 * e
+                region, not stored_kn, b, mma_b(bits), k, column, w.lane, registers, j * (2 * e), 2 * e
             )
         return
     pairs, single = divmod(w.columns, 2)
     if pairs:
         with b.loop(pairs, independent=True, name="ni") as j:
-            _ldmatrix_b(region, stored_kn, b, w.lane, k, w.first_column + j * 16, registers, first + j * (4 * e), 4)
+            _ldmatrix_b(region, stored_kn, b, w.lane, k, w.first_column + j * 16, registers, j * (4 * e), 4)
     if single:
         column = w.first_column + pairs * 16
-        _ldmatrix_b(region, stored_kn, b, w.lane % 16, k, column, registers, first + pairs * 4 * e, 2)
+        _ldmatrix_b(region, stored_kn, b, w.lane % 16, k, column, registers, const(pairs * 4 * e), 2)
 
 
 def _ldmatrix_b(
