@@ -1,4 +1,6 @@
-"""A plain page that hosts the bundle with a fake model, served from this process on 127.0.0.1; nothing else is reachable."""
+"""A plain page that hosts the bundle with a fake model, served from this process on 127.0.0.1; nothing else
+is reachable.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,24 @@ from tilebench.views.bundle import bundle, styles
 from tilebench.views.widget import packed
 
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--disable-component-update",
-    "--no-first-run", "--force-device-scale-factor=1",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--disable-component-update",
+    "--no-first-run",
+    "--force-device-scale-factor=1",
+]
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>harness</title><style>__CSS__
-body { margin: 8px; width: 984px; } body[data-theme="dark"] { background: #0d1117; }</style></head><body data-theme="light"><main></main>
+body { margin: 8px; width: 984px; }
+body[data-theme="dark"] { background: #0d1117; }</style></head>
+<body data-theme="light"><main></main>
 <script type="module">
 import widget from "/bundle.js";
 window.makeModel = (data) => {
-  const values = { ...data, payload: new DataView(Uint8Array.from(atob(data.payload), (c) => c.charCodeAt(0)).buffer) };
+  const bytes = Uint8Array.from(atob(data.payload), (c) => c.charCodeAt(0));
+  const values = { ...data, payload: new DataView(bytes.buffer) };
   const listeners = new Map();
   return {
     get: (k) => values[k],
@@ -113,8 +123,12 @@ def block_network(context: Any, refused: list[str]) -> None:
 
 
 def open_page(made: Any, address: str, complaints: list[str], width: int = 1000, height: int = 900) -> Any:
-    """A page with the bundle loaded; console errors, page errors and refused requests are noted in `complaints`."""
-    context = made.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", color_scheme="light")
+    """A page with the bundle loaded; console errors, page errors and refused requests are noted in
+    `complaints`.
+    """
+    context = made.new_context(
+        viewport={"width": width, "height": height}, reduced_motion="reduce", color_scheme="light"
+    )
     block_network(context, complaints)
     page = context.new_page()
     page.set_default_timeout(10_000)
@@ -127,10 +141,18 @@ def open_page(made: Any, address: str, complaints: list[str], width: int = 1000,
 
 def model_data(report: Report, views: tuple[str, ...] = (), state: str = "") -> dict[str, Any]:
     """What the fake model holds."""
-    return {"payload": base64.b64encode(packed(report)).decode(), "views": list(views), "state": state, "sel": {}}
+    return {
+        "payload": base64.b64encode(packed(report)).decode(),
+        "views": list(views),
+        "state": state,
+        "sel": {},
+    }
 
 
 def mount(page: Any, report: Report, views: tuple[str, ...] = (), state: str = "") -> None:
     """Render a board into the page; it is window.board there."""
-    page.evaluate("async (data) => { window.board = await window.mount(data); }", json.loads(json.dumps(model_data(report, views, state))))
+    page.evaluate(
+        "async (data) => { window.board = await window.mount(data); }",
+        json.loads(json.dumps(model_data(report, views, state))),
+    )
     page.wait_for_selector(".tb-board")

@@ -1,4 +1,6 @@
-"""End to end in a real JupyterLab: a notebook with a `%%tile` cell is opened and run; its board answers the mouse."""
+"""End to end in a real JupyterLab: a notebook with a `%%tile` cell is opened and run; its board answers the
+mouse.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from tests.browser.test_board import LUMINANCE
 CELL = """\
 %%tile --target emu:sm_90a
 @T.prim_func
-def gemm(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16"), C: T.Tensor((128, 128), "float32")):
+def gemm(
+    A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16"), C: T.Tensor((128, 128), "float32"),
+):
     with T.Kernel(1, 1, threads=128) as (bx, by):
         A_shared = T.alloc_shared((128, 32), "float16")
         B_shared = T.alloc_shared((32, 128), "float16")
@@ -48,22 +52,40 @@ def write_notebook(path: Path, cells: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """(address, folder of notebooks) of a JupyterLab of its own: no settings of the user's, no token, this machine only."""
+    """(address, folder of notebooks) of a JupyterLab of its own: no settings of the user's, no token, this
+    machine only.
+    """
     home = tmp_path_factory.mktemp("lab")
     (home / "books").mkdir()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     env = {
-        **os.environ, "JUPYTER_CONFIG_DIR": str(home / "config"), "JUPYTER_DATA_DIR": str(home / "data"), "JUPYTER_RUNTIME_DIR": str(home / "run"),
-        "IPYTHONDIR": str(home / "ipython"), "TILEBENCH_CACHE_DIR": str(home / "cache"), "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        **os.environ,
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "run"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "TILEBENCH_CACHE_DIR": str(home / "cache"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
-    }  # fmt: skip
+    }
     with (home / "log").open("w") as log:
         command = [
-            sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", "--IdentityProvider.token=",
-            "--ServerApp.password=", f"--ServerApp.root_dir={home / 'books'}", "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None", "--ServerApp.port_retries=0",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
+            f"--ServerApp.port={port}",
+            "--ServerApp.ip=127.0.0.1",
+            "--IdentityProvider.token=",
+            "--ServerApp.password=",
+            f"--ServerApp.root_dir={home / 'books'}",
+            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.news_url=None",
+            "--ServerApp.port_retries=0",
+        ]
         server = subprocess.Popen(command, env=env, stdout=log, stderr=subprocess.STDOUT)
         try:
             address = f"http://127.0.0.1:{port}"
@@ -90,7 +112,7 @@ def open_notebook(chrome: Any, lab: tuple[str, Path], name: str, refused: list[s
     page.goto(f"{lab[0]}/lab/tree/{name}")
     page.wait_for_function("window.jupyterapp && document.querySelector('.jp-Notebook .jp-Cell')")
     page.wait_for_function(
-        "() => { const p = window.jupyterapp.shell.currentWidget; return p?.sessionContext?.session?.kernel?.status === 'idle'; }"
+        "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
     )
     return page
 
@@ -107,25 +129,41 @@ def test_a_tile_cell_shows_a_live_board(chrome: Any, lab: tuple[str, Path]) -> N
     execute(page, "notebook:run-all-cells")
     page.wait_for_function("document.querySelectorAll('.tb-board').length === 2")
     first = page.locator(".tb-board").first
-    assert re.match(r"PASS gemm on emu:sm_90a: correct against oracle", first.locator(".tb-verdict").inner_text())
+    assert re.match(
+        r"PASS gemm on emu:sm_90a: correct against oracle", first.locator(".tb-verdict").inner_text()
+    )
 
     grid = first.locator(".tb-over")
     grid.scroll_into_view_if_needed()
     box = grid.bounding_box()
     page.mouse.move(box["x"] + 17.5 * box["width"] / 128, box["y"] + 3.5 * box["height"] / 128)
-    assert re.match(r"row 3 column 17: thread 12 \(warp 0, lane 12\), register \d+", first.locator(".tb-status").first.inner_text())
+    assert re.match(
+        r"row 3 column 17: thread 12 \(warp 0, lane 12\), register \d+",
+        first.locator(".tb-status").first.inner_text(),
+    )
 
     first.get_by_role("tab", name="code").click()
     pane = first.locator(".tb-pane")
     pane.nth(0).locator(".tb-line", has_text="T.gemm").first.click()
     assert pane.nth(1).locator(".tb-pinned").count() > 0
     second = page.locator(".tb-board").nth(1)
-    assert "line 11" in second.locator(".tb-pins").inner_text() or "line 12" in second.locator(".tb-pins").inner_text(), "both outputs are of one kernel"
+    assert (
+        "line 11" in second.locator(".tb-pins").inner_text()
+        or "line 12" in second.locator(".tb-pins").inner_text()
+    ), "both outputs are of one kernel"
 
     page.wait_for_timeout(500)
-    page.evaluate("() => { const b = window.jupyterapp.shell.currentWidget.content; b.activeCellIndex = b.widgets.length - 1; }")
+    page.evaluate(
+        """() => {
+          const book = window.jupyterapp.shell.currentWidget.content;
+          book.activeCellIndex = book.widgets.length - 1;
+        }"""
+    )
     execute(page, "notebook:run-cell")
-    page.wait_for_function("document.querySelectorAll('.jp-OutputArea-output pre').length && [...document.querySelectorAll('.jp-OutputArea-output pre')].some((e) => /PINNED \\{'line'/.test(e.textContent))")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.jp-OutputArea-output pre')]"
+        ".some((e) => /PINNED \\{'line'/.test(e.textContent))"
+    )
 
     for theme, light in (("JupyterLab Dark", "false"), ("JupyterLab Light", "true")):
         execute(page, "apputils:change-theme", f"{{theme: '{theme}'}}")

@@ -1,6 +1,7 @@
-"""A report made by hand: the compile of a GEMM whose result has a stripe of wrong columns. It exercises every view.
+"""A report made by hand: the compile of a GEMM whose result has a stripe of wrong columns. It exercises every
+view.
 
-    python -m tests.views.fixture        rewrites tests/golden/report_fixture.json
+python -m tests.views.fixture        rewrites tests/golden/report_fixture.json
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PATH = Path(__file__).resolve().parent.parent / "golden" / "report_fixture.json"
 
 CELL = """\
 @T.prim_func
-def matmul(A: T.Tensor((512, 512), "float16"), B: T.Tensor((512, 512), "float16"), C: T.Tensor((512, 512), "float32")):
+def matmul(A: T.Tensor(S, "float16"), B: T.Tensor(S, "float16"), C: T.Tensor(S, "float32")):
     with T.Kernel(4, 4, threads=128) as (bx, by):
         A_shared = T.alloc_shared((128, 32), "float16")
         B_shared = T.alloc_shared((32, 128), "float16")
@@ -64,21 +65,43 @@ def fragment_info(name: str, layout: FragmentLayout, bits: int, reason: str, lin
     """The LayoutInfo of a fragment made of digits."""
 
     def digits(side: str) -> tuple[DigitInfo, ...]:
-        return tuple(DigitInfo(d.size, -1 if d.dim is None else d.dim, d.stride) for d in getattr(layout, side))
+        return tuple(
+            DigitInfo(d.size, -1 if d.dim is None else d.dim, d.stride) for d in getattr(layout, side)
+        )
 
     return LayoutInfo(
-        name, "fragment", layout.shape, bits, layout.threads, layout.registers, layout.replication, digits("reg"), digits("thread"),
-        formula=layout.describe(grid=False), reason=reason, reason_line=line, atom=(16, 8),
-    )  # fmt: skip
+        name,
+        "fragment",
+        layout.shape,
+        bits,
+        layout.threads,
+        layout.registers,
+        layout.replication,
+        digits("reg"),
+        digits("thread"),
+        formula=layout.describe(grid=False),
+        reason=reason,
+        reason_line=line,
+        atom=(16, 8),
+    )
 
 
 def shared_info(name: str, layout: SharedLayout, reason: str, line: int) -> LayoutInfo:
     """The LayoutInfo of a shared tile."""
     s = layout.swizzle
     return LayoutInfo(
-        name, "shared", layout.shape, layout.itemsize_bits, strides=layout.strides, panel=layout.panel or 0,
-        panel_stride=layout.panel_stride, swizzle=(s.bits, s.base, s.shift), formula=layout.describe(), reason=reason, reason_line=line,
-    )  # fmt: skip
+        name,
+        "shared",
+        layout.shape,
+        layout.itemsize_bits,
+        strides=layout.strides,
+        panel=layout.panel or 0,
+        panel_stride=layout.panel_stride,
+        swizzle=(s.bits, s.base, s.shift),
+        formula=layout.describe(),
+        reason=reason,
+        reason_line=line,
+    )
 
 
 def timeline() -> TimelineInfo:
@@ -95,11 +118,15 @@ def timeline() -> TimelineInfo:
         copies[k] = len(bars) - 1
     for k in range(8):
         at = max(at, bars[copies[k]].end_us + 0.35)
-        bars.append(TimelineBar("tensor cores", "op3", "gemm", at, at + 0.5, k, "steady" if k < 6 else "epilogue", 12))
+        bars.append(
+            TimelineBar("tensor cores", "op3", "gemm", at, at + 0.5, k, "steady" if k < 6 else "epilogue", 12)
+        )
         arrows.append((copies[k], len(bars) - 1))
         at += 0.5
     bars.append(TimelineBar("ALU", "op4", "reduce_max", at, at + 0.3, -1, "epilogue", 13))
-    return TimelineInfo("predicted", tuple(bars), tuple(arrows), "3 stages, 2 blocks on an SM; costs from the data sheet")
+    return TimelineInfo(
+        "predicted", tuple(bars), tuple(arrows), "3 stages, 2 blocks on an SM; costs from the data sheet"
+    )
 
 
 def difference() -> DiffInfo:
@@ -108,30 +135,105 @@ def difference() -> DiffInfo:
     ratio = rng.random((64, 64)) * 0.4
     ratio[:, 8:10] = 2 + 40 * rng.random((64, 2))
     worst = tuple(
-        WorstElement((37 + k, 64 + k % 16), 1.5 + k, 1.0, 0.5 + k, 41.5 - k, 14, (0, 0), 37 + k) for k in range(5)
-    )  # fmt: skip
+        WorstElement((37 + k, 64 + k % 16), 1.5 + k, 1.0, 0.5 + k, 41.5 - k, 14, (0, 0), 37 + k)
+        for k in range(5)
+    )
     edges = tuple(float(x) for x in np.linspace(0, 2, 21))
-    counts = (250000, 3000, 900, 400, 200, 120, 80, 500, 900, 1400, 1700, 1500, 1000, 600, 300, 100, 40, 10, 2, 1)
+    counts = (
+        250000,
+        3000,
+        900,
+        400,
+        200,
+        120,
+        80,
+        500,
+        900,
+        1400,
+        1700,
+        1500,
+        1000,
+        600,
+        300,
+        100,
+        40,
+        10,
+        2,
+        1,
+    )
     return DiffInfo(
-        "C", "torch", "fail", "within twice the running error bound of its own float32 arithmetic", 4.5, 2.25, 41.5, 8192, 12, 262132, 262144,
-        ratio.astype(np.float32), (8, 8), worst, {"abs": (edges, counts), "ulp": ((0, 1, 2, 4, 8, 16), (250000, 4000, 800, 300, 100))},
+        "C",
+        "torch",
+        "fail",
+        "within twice the running error bound of its own float32 arithmetic",
+        4.5,
+        2.25,
+        41.5,
+        8192,
+        12,
+        262132,
+        262144,
+        ratio.astype(np.float32),
+        (8, 8),
+        worst,
+        {"abs": (edges, counts), "ulp": ((0, 1, 2, 4, 8, 16), (250000, 4000, 800, 300, 100))},
         "columns 64..79 of every row",
-    )  # fmt: skip
+    )
 
 
 def texts() -> tuple[CodeText, ...]:
     """Short texts of each level with their line maps."""
-    tile = "alloc C_local\nclear(C_local)\nfor k in 16:\n  copy(A, A_shared)\n  copy(B, B_shared)\n  gemm(A_shared, B_shared, C_local)\nreduce_max(C_local, row_max)\ncopy(C_local, C)"
-    thread = "C_local: f32[128]\nfor r in 128: C_local[r] = 0\ncp_async A_shared\ncp_async B_shared\nfor k in 16:\n  wait 1\n  barrier\n  ldmatrix a\n  ldmatrix b\n  mma C_local, a, b\nshfl row_max\nstore C"
+    tile = """\
+alloc C_local
+clear(C_local)
+for k in 16:
+  copy(A, A_shared)
+  copy(B, B_shared)
+  gemm(A_shared, B_shared, C_local)
+reduce_max(C_local, row_max)
+copy(C_local, C)"""
+    thread = """\
+C_local: f32[128]
+for r in 128: C_local[r] = 0
+cp_async A_shared
+cp_async B_shared
+for k in 16:
+  wait 1
+  barrier
+  ldmatrix a
+  ldmatrix b
+  mma C_local, a, b
+shfl row_max
+store C"""
     cuda = [
-        'extern "C" __global__ void __launch_bounds__(128) matmul(const half* A, const half* B, float* C) {', "  float C_local[128];",
-        "  #pragma unroll", "  for (int r = 0; r < 128; ++r) C_local[r] = 0.0f;", "  cp_async<16>(A_shared, A);", "  cp_async<16>(B_shared, B);",
-        "  for (int k = 0; k < 16; ++k) {", "    cp_async_wait<1>();", "    __syncthreads();", "    ldmatrix_x4(a, A_shared);",
-        "    ldmatrix_x4_trans(b, B_shared);", "    mma_m16n8k16(C_local, a, b);", "  }", "  row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, 1));",
-        "  C[threadIdx.x] = C_local[0];", "}",
-    ]  # fmt: skip
-    ptx = ["// target sm_90a", "ld.param.u64 %rd1, [A];", "cp.async.cg.shared.global [%r1], [%rd1], 16;", "cp.async.cg.shared.global [%r2], [%rd2], 16;"]
-    ptx += ["cp.async.wait_group 1;", "bar.sync 0;", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r1];"]
+        'extern "C" __global__ void __launch_bounds__(128) matmul(const half* A, const half* B, float* C) {',
+        "  float C_local[128];",
+        "  #pragma unroll",
+        "  for (int r = 0; r < 128; ++r) C_local[r] = 0.0f;",
+        "  cp_async<16>(A_shared, A);",
+        "  cp_async<16>(B_shared, B);",
+        "  for (int k = 0; k < 16; ++k) {",
+        "    cp_async_wait<1>();",
+        "    __syncthreads();",
+        "    ldmatrix_x4(a, A_shared);",
+        "    ldmatrix_x4_trans(b, B_shared);",
+        "    mma_m16n8k16(C_local, a, b);",
+        "  }",
+        "  row_max = fmaxf(row_max, __shfl_xor_sync(~0u, row_max, 1));",
+        "  C[threadIdx.x] = C_local[0];",
+        "}",
+    ]
+    ptx = [
+        "// target sm_90a",
+        "ld.param.u64 %rd1, [A];",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16;",
+        "cp.async.cg.shared.global [%r2], [%rd2], 16;",
+    ]
+    ptx += [
+        "cp.async.wait_group 1;",
+        "bar.sync 0;",
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r1];",
+    ]
     ptx += [f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{%f{4 * i}, ...}};" for i in range(40)]
     ptx += ["st.global.v4.f32 [%rd3], {%f0, %f1, %f2, %f3};", "ret;"]
     return (
@@ -149,50 +251,167 @@ def make() -> Report:
         fragment_info("C_local", accumulator, 32, "accumulator of mma.m16n8k16 over 2 x 2 warps", 12),
         fragment_info("row_max", accumulator.project(1), 32, "rows of C_local", 13),
         shared_info("A_shared", swizzled((128, 32), 16), "read by ldmatrix: 64-byte rows are swizzled", 12),
-        shared_info("B_shared", swizzled((32, 128), 16), "read by ldmatrix.trans: 128-byte panels are swizzled", 12),
+        shared_info(
+            "B_shared", swizzled((32, 128), 16), "read by ldmatrix.trans: 128-byte panels are swizzled", 12
+        ),
     )
     ops = (
         OpInfo("op0", "clear", "clear(C_local)", Span(8, 8, 8, 24), "registers", "", (), (), ("C_local",)),
-        OpInfo("op1", "copy", "copy(A[by*128, k*32], A_shared)", Span(10, 12, 10, 49), "cp.async 16 B", "16-byte pieces, aligned", ("bulk copy: not in this build",), ("A",), ("A_shared",), 0, 8192),
-        OpInfo("op2", "copy", "copy(B[k*32, bx*128], B_shared)", Span(11, 12, 11, 49), "cp.async 16 B", "16-byte pieces, aligned", (), ("B",), ("B_shared",), 0, 8192),
-        OpInfo("op3", "gemm", "gemm(A_shared, B_shared, C_local)", Span(12, 12, 12, 47), "mma.m16n8k16", "f16 operands in shared memory", ("wgmma: needs 4 warps along M",), ("A_shared", "B_shared", "C_local"), ("C_local",), 1048576, 0, "all", (2, 2)),
-        OpInfo("op4", "reduce", "reduce_max(C_local, row_max, dim=1)", Span(13, 8, 13, 45), "shuffles", "a row is in four lanes", (), ("C_local",), ("row_max",)),
-        OpInfo("op5", "copy", "copy(C_local, C[by*128, bx*128])", Span(14, 8, 14, 46), "st.global 8 B", "two neighbours a thread", (), ("C_local",), ("C",), 0, 65536),
-    )  # fmt: skip
+        OpInfo(
+            "op1",
+            "copy",
+            "copy(A[by*128, k*32], A_shared)",
+            Span(10, 12, 10, 49),
+            "cp.async 16 B",
+            "16-byte pieces, aligned",
+            ("bulk copy: not in this build",),
+            ("A",),
+            ("A_shared",),
+            0,
+            8192,
+        ),
+        OpInfo(
+            "op2",
+            "copy",
+            "copy(B[k*32, bx*128], B_shared)",
+            Span(11, 12, 11, 49),
+            "cp.async 16 B",
+            "16-byte pieces, aligned",
+            (),
+            ("B",),
+            ("B_shared",),
+            0,
+            8192,
+        ),
+        OpInfo(
+            "op3",
+            "gemm",
+            "gemm(A_shared, B_shared, C_local)",
+            Span(12, 12, 12, 47),
+            "mma.m16n8k16",
+            "f16 operands in shared memory",
+            ("wgmma: needs 4 warps along M",),
+            ("A_shared", "B_shared", "C_local"),
+            ("C_local",),
+            1048576,
+            0,
+            "all",
+            (2, 2),
+        ),
+        OpInfo(
+            "op4",
+            "reduce",
+            "reduce_max(C_local, row_max, dim=1)",
+            Span(13, 8, 13, 45),
+            "shuffles",
+            "a row is in four lanes",
+            (),
+            ("C_local",),
+            ("row_max",),
+        ),
+        OpInfo(
+            "op5",
+            "copy",
+            "copy(C_local, C[by*128, bx*128])",
+            Span(14, 8, 14, 46),
+            "st.global 8 B",
+            "two neighbours a thread",
+            (),
+            ("C_local",),
+            ("C",),
+            0,
+            65536,
+        ),
+    )
     time = Figure(21.5, "us", "predicted", f"model of {H200}")
     flops, moved = 2.0 * 512**3, 512 * 512 * (2 + 2 + 4.0)
     roof = RooflineInfo(
         H200,
-        (Roof("memory 4800 GB/s", "bandwidth", 4.8e12, "data sheet"), Roof("f16 tensor 989 TFLOP/s", "compute", 989e12, "data sheet"), Roof("FP32 67 TFLOP/s", "compute", 67e12, "data sheet")),
-        (RooflinePoint("matmul, 2 stages", flops, moved, Figure(30.0, "us", "measured", H200)), RooflinePoint("matmul", flops, moved, time)), 21.5, "memory",
-    )  # fmt: skip
-    return Report(
-        id="f1x7ure00001", name="matmul", target="cuda:sm_90a", source=CELL, device=H200, config={"num_stages": "3"},
-        verdict="C is wrong: 8192 of 262132 elements differ from torch (within twice the running error bound)", ok=False,
-        params=(BufferInfo("A", (512, 512), "float16", "global", 524288, Span(2, 11)), BufferInfo("B", (512, 512), "float16", "global", 524288, Span(2, 46)), BufferInfo("C", (512, 512), "float32", "global", 1048576, Span(2, 81))),
-        buffers=(
-            BufferInfo("A_shared", (128, 32), "float16", "shared", 8192, Span(4, 8), 0, 3, 1, 12), BufferInfo("B_shared", (32, 128), "float16", "shared", 8192, Span(5, 8), 24576, 3, 1, 12),
-            BufferInfo("C_local", (128, 128), "float32", "fragment", 65536, Span(6, 8)), BufferInfo("row_max", (128,), "float32", "fragment", 512, Span(7, 8)),
+        (
+            Roof("memory 4800 GB/s", "bandwidth", 4.8e12, "data sheet"),
+            Roof("f16 tensor 989 TFLOP/s", "compute", 989e12, "data sheet"),
+            Roof("FP32 67 TFLOP/s", "compute", 67e12, "data sheet"),
         ),
-        layouts=layouts, ops=ops,
-        accesses=(Access("op3", "A_shared", "ldmatrix", 16, 1, 64, 1.0, 12), Access("op3", "B_shared", "ldmatrix", 16, 1, 64, 1.0, 12), Access("op5", "C", "st.global", 8, 1, 128, 0.5, 14)),
-        roles=(RoleInfo("all", 0, 128, tuple(o.id for o in ops)),), timelines=(timeline(),),
+        (
+            RooflinePoint("matmul, 2 stages", flops, moved, Figure(30.0, "us", "measured", H200)),
+            RooflinePoint("matmul", flops, moved, time),
+        ),
+        21.5,
+        "memory",
+    )
+    return Report(
+        id="f1x7ure00001",
+        name="matmul",
+        target="cuda:sm_90a",
+        source=CELL,
+        device=H200,
+        config={"num_stages": "3"},
+        verdict="C is wrong: 8192 of 262132 elements differ from torch "
+        "(within twice the running error bound)",
+        ok=False,
+        params=(
+            BufferInfo("A", (512, 512), "float16", "global", 524288, Span(2, 11)),
+            BufferInfo("B", (512, 512), "float16", "global", 524288, Span(2, 46)),
+            BufferInfo("C", (512, 512), "float32", "global", 1048576, Span(2, 81)),
+        ),
+        buffers=(
+            BufferInfo("A_shared", (128, 32), "float16", "shared", 8192, Span(4, 8), 0, 3, 1, 12),
+            BufferInfo("B_shared", (32, 128), "float16", "shared", 8192, Span(5, 8), 24576, 3, 1, 12),
+            BufferInfo("C_local", (128, 128), "float32", "fragment", 65536, Span(6, 8)),
+            BufferInfo("row_max", (128,), "float32", "fragment", 512, Span(7, 8)),
+        ),
+        layouts=layouts,
+        ops=ops,
+        accesses=(
+            Access("op3", "A_shared", "ldmatrix", 16, 1, 64, 1.0, 12),
+            Access("op3", "B_shared", "ldmatrix", 16, 1, 64, 1.0, 12),
+            Access("op5", "C", "st.global", 8, 1, 128, 0.5, 14),
+        ),
+        roles=(RoleInfo("all", 0, 128, tuple(o.id for o in ops)),),
+        timelines=(timeline(),),
         passes=(
-            PassInfo("parse", CELL, 900.0, True), PassInfo("check", CELL, 300.0, False), PassInfo("select", "gemm -> mma.m16n8k16\ncopy -> cp.async 16 B", 120.0, True),
+            PassInfo("parse", CELL, 900.0, True),
+            PassInfo("check", CELL, 300.0, False),
+            PassInfo("select", "gemm -> mma.m16n8k16\ncopy -> cp.async 16 B", 120.0, True),
             PassInfo("lower", texts()[1].text, 2500.0, True),
         ),
-        code=texts(), resources=Resources(168, 0, 49152, 128, (4, 4), 3, Figure(0.1875, "of warps", "predicted", "occupancy table of sm_90a"), "registers"),
-        roofline=roof, diffs=(difference(),),
+        code=texts(),
+        resources=Resources(
+            168,
+            0,
+            49152,
+            128,
+            (4, 4),
+            3,
+            Figure(0.1875, "of warps", "predicted", "occupancy table of sm_90a"),
+            "registers",
+        ),
+        roofline=roof,
+        diffs=(difference(),),
         findings=(
-            Finding("wrong", "error", "columns 64..79 differ from torch", (Span(14, 8, 14, 46),), "is the tile's last column written twice?"),
-            Finding("uncoalesced", "warning", "8-byte stores use half of each sector", (Span(14, 8, 14, 46),), "copy through shared memory"),
+            Finding(
+                "wrong",
+                "error",
+                "columns 64..79 differ from torch",
+                (Span(14, 8, 14, 46),),
+                "is the tile's last column written twice?",
+            ),
+            Finding(
+                "uncoalesced",
+                "warning",
+                "8-byte stores use half of each sector",
+                (Span(14, 8, 14, 46),),
+                "copy through shared memory",
+            ),
             Finding("conversion", "info", "row_max is used as it is: no data moves", (Span(13, 8, 13, 45),)),
         ),
         figures={
-            "compile_ms": Figure(212.0, "ms", "measured", "this machine"), "flops": Figure(flops, "FLOP", "predicted", "counted from the program"),
-            "bytes": Figure(moved, "B", "predicted", "each tensor once"), "predicted_us": time,
+            "compile_ms": Figure(212.0, "ms", "measured", "this machine"),
+            "flops": Figure(flops, "FLOP", "predicted", "counted from the program"),
+            "bytes": Figure(moved, "B", "predicted", "each tensor once"),
+            "predicted_us": time,
         },
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -37,13 +37,18 @@ def test_node_accepts_the_bundle(tmp_path: Path) -> None:
 def test_the_bundle_exports_a_widget_alone(tmp_path: Path) -> None:
     file = tmp_path / "bundle.mjs"
     file.write_text(bundle(), encoding="utf-8")
-    script = f"const m = await import('{file.as_uri()}'); console.log(Object.keys(m).join(), typeof m.default.render)"
-    done = subprocess.run([node(), "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60)
+    script = f"const m = await import('{file.as_uri()}');"
+    script += "console.log(Object.keys(m).join(), typeof m.default.render)"
+    done = subprocess.run(
+        [node(), "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.strip() == "default function", done.stderr
 
 
 def test_the_arithmetic_of_the_browser_is_that_of_python() -> None:
-    done = subprocess.run([node(), "--test", str(HERE / "math.test.mjs")], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [node(), "--test", str(HERE / "math.test.mjs")], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
 
 

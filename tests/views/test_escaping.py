@@ -15,10 +15,10 @@ from tilebench.views.bundle import bundle
 
 PAYLOADS = (
     "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
     "'><svg onload=alert(1)>",
     "</pre></details><button data-commandlinker-command='notebook:run'>x</button>",
-    "<a href=\"javascript:alert(1)\">x</a>",
+    '<a href="javascript:alert(1)">x</a>',
     "$\\frac{1}{0}$ %s {0} \u202e\x00 \x1b[31m",
 )
 
@@ -29,7 +29,10 @@ def poisoned(value: Any, text: str) -> Any:
         closed = {"id", "kind", "provenance", "phase", "level", "severity", "verdict", "scope"}
         if isinstance(value, Report):
             closed = {"id"}
-        return replace(value, **{f.name: poisoned(getattr(value, f.name), text) for f in fields(value) if f.name not in closed})
+        return replace(
+            value,
+            **{f.name: poisoned(getattr(value, f.name), text) for f in fields(value) if f.name not in closed},
+        )
     if isinstance(value, str):
         return value + text
     if isinstance(value, tuple):
@@ -54,13 +57,32 @@ class Elements(HTMLParser):
         self.attributes |= {name for name, _ in attrs}
 
 
-TAGS = {"p", "strong", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "ul", "li", "pre"}
+TAGS = {
+    "p",
+    "strong",
+    "table",
+    "caption",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "details",
+    "summary",
+    "ul",
+    "li",
+    "pre",
+}
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_no_output_carries_a_users_markup(payload: str) -> None:
     report = poisoned(load(), payload)
-    for text in (whole.html(report), Comparison(report, load())._repr_mimebundle_()["text/html"], Board(report, static=True).html()):
+    for text in (
+        whole.html(report),
+        Comparison(report, load())._repr_mimebundle_()["text/html"],
+        Board(report, static=True).html(),
+    ):
         seen = Elements(text)
         assert seen.tags <= TAGS
         assert seen.attributes <= {"style", "scope"}
@@ -68,8 +90,29 @@ def test_no_output_carries_a_users_markup(payload: str) -> None:
 
 def test_a_page_of_poisoned_reports_has_no_script_and_no_handler() -> None:
     seen = Elements(page([poisoned(load(), "".join(PAYLOADS[:5]))]))
-    assert seen.tags <= TAGS | {"html", "head", "meta", "title", "style", "body", "h1", "h2", "section", "img"}
-    assert seen.attributes <= {"style", "scope", "lang", "charset", "name", "content", "http-equiv", "alt", "src"}
+    assert seen.tags <= TAGS | {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "h1",
+        "h2",
+        "section",
+        "img",
+    }
+    assert seen.attributes <= {
+        "style",
+        "scope",
+        "lang",
+        "charset",
+        "name",
+        "content",
+        "http-equiv",
+        "alt",
+        "src",
+    }
 
 
 def test_pictures_take_any_text() -> None:
@@ -78,6 +121,17 @@ def test_pictures_take_any_text() -> None:
 
 def test_the_module_never_makes_markup_of_data() -> None:
     text = bundle()
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "fetch(", "XMLHttpRequest", "http://", "https://"):
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "fetch(",
+        "XMLHttpRequest",
+        "http://",
+        "https://",
+    ):
         found = text.replace("http://www.w3.org/2000/svg", "")
         assert word not in found, word

@@ -1,4 +1,6 @@
-"""The still forms: pictures that are pictures, sizes that a notebook can keep, alt texts, text with provenance."""
+"""The still forms: pictures that are pictures, sizes that a notebook can keep, alt texts, text with
+provenance.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_an_unknown_view_is_refused() -> None:
 
 def test_long_texts_are_cut_with_a_note_and_short_ones_are_not() -> None:
     report = load()
-    long = replace(report, code=tuple(replace(c, text=(c.text + "\n") * 400, lines=c.lines * 400) for c in report.code))
+    long = replace(
+        report, code=tuple(replace(c, text=(c.text + "\n") * 400, lines=c.lines * 400) for c in report.code)
+    )
     saved = shortened(long)
     cuda = next(c for c in saved.code if c.level == "cuda")
     assert cuda.text.splitlines()[-1].endswith("more lines: kernel.get_kernel_source()")
@@ -126,10 +130,16 @@ def test_a_page_has_every_picture_and_no_script() -> None:
 
 
 def test_a_comparison_says_what_changed_and_does_not_mix_sources() -> None:
-    before, after = load(), replace(
-        load(), config={"num_stages": "4"}, resources=replace(load().resources, registers=200),
-        figures={**load().figures, "predicted_us": Figure(19.0, "us", "measured", "NVIDIA H200")}, layouts=load().layouts[1:],
-    )  # fmt: skip
+    before, after = (
+        load(),
+        replace(
+            load(),
+            config={"num_stages": "4"},
+            resources=replace(load().resources, registers=200),
+            figures={**load().figures, "predicted_us": Figure(19.0, "us", "measured", "NVIDIA H200")},
+            layouts=load().layouts[1:],
+        ),
+    )
     text = repr(Comparison(before, after))
     assert "setting num_stages: 3 -> 4" in text
     assert "registers a thread: 168 -> 200 +32" in text

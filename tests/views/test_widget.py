@@ -29,7 +29,16 @@ def test_a_pin_arrives_in_python() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [None, 7, "sel", [], {"payload": b"x", "_esm": "alert(1)"}, {"sel": 3}, {"sel": {"line": float("nan"), "path": "/etc", "coord": "abc"}}, {"sel": {"op": "x" * 100_000}}],
+    [
+        None,
+        7,
+        "sel",
+        [],
+        {"payload": b"x", "_esm": "alert(1)"},
+        {"sel": 3},
+        {"sel": {"line": float("nan"), "path": "/etc", "coord": "abc"}},
+        {"sel": {"op": "x" * 100_000}},
+    ],
 )
 def test_a_hostile_message_changes_nothing(message: object, caplog: pytest.LogCaptureFixture) -> None:
     board = Board(load())
@@ -41,7 +50,10 @@ def test_a_hostile_message_changes_nothing(message: object, caplog: pytest.LogCa
 
 
 def test_only_bus_keys_pass() -> None:
-    assert cleaned({"line": 1, "thread": True, "bank": 3.5, "coord": [1, "a"], "nope": 1, "reg": -1}) == {"line": 1, "reg": -1}
+    assert cleaned({"line": 1, "thread": True, "bank": 3.5, "coord": [1, "a"], "nope": 1, "reg": -1}) == {
+        "line": 1,
+        "reg": -1,
+    }
 
 
 def test_static_boards_have_no_widget() -> None:

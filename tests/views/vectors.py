@@ -1,4 +1,6 @@
-"""Golden vectors of layout arithmetic that Python and JavaScript both read: python -m tests.views.vectors rewrites them."""
+"""Golden vectors of layout arithmetic that Python and JavaScript both read: python -m tests.views.vectors
+rewrites them.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from tilebench.layouts.digits import Digit
 from tilebench.layouts.fragment import FragmentLayout
 from tilebench.layouts.shared import SharedLayout, padded, row_major, swizzled, swizzled_transposed
 from tilebench.report import LayoutInfo, to_json
-from tilebench.views import layout, smem
+from tilebench.views import layout
 
 PATH = Path(__file__).resolve().parent.parent / "golden" / "layout_vectors.json"
 
 FRAGMENTS: dict[str, FragmentLayout] = {
-    "the 4x4 example": FragmentLayout((4, 4), (Digit(2, 1, 1), Digit(2, 0, 2)), (Digit(2, 1, 2), Digit(2, 0, 1))),
+    "the 4x4 example": FragmentLayout(
+        (4, 4), (Digit(2, 1, 1), Digit(2, 0, 2)), (Digit(2, 1, 2), Digit(2, 0, 1))
+    ),
     "mma accumulator": atoms.mma_accumulator((64, 32), (2, 2)),
     "row of an accumulator": atoms.mma_accumulator((64, 32), (2, 2)).project(1),
     "wgmma accumulator": atoms.wgmma_accumulator((64, 24), 1),
@@ -52,17 +56,32 @@ def table_info() -> LayoutInfo:
 def cases() -> list[dict[str, Any]]:
     """name, info, and what Python says: elements and holders of a fragment, byte offsets of a shared tile."""
     found: list[dict[str, Any]] = []
-    infos = [(name, fragment_info(name, f, 32, "", 0)) for name, f in FRAGMENTS.items()] + [("table", table_info())]
+    infos = [(name, fragment_info(name, f, 32, "", 0)) for name, f in FRAGMENTS.items()] + [
+        ("table", table_info())
+    ]
     for name, info in infos:
         held = layout.holders(info)
         elements = layout.fragment(info).elements().ravel()
-        found.append({
-            "name": name, "info": to_json(info), "elements_crc": crc(elements), "thread": held.thread.tolist() if held.thread.size <= 256 else None,
-            "thread_crc": crc(held.thread), "register_crc": crc(held.register), "count_crc": crc(held.count),
-        })  # fmt: skip
+        found.append(
+            {
+                "name": name,
+                "info": to_json(info),
+                "elements_crc": crc(elements),
+                "thread": held.thread.tolist() if held.thread.size <= 256 else None,
+                "thread_crc": crc(held.thread),
+                "register_crc": crc(held.register),
+                "count_crc": crc(held.count),
+            }
+        )
     for name, tile in SHARED.items():
         info = shared_info(name, tile, "", 0)
-        found.append({"name": name, "info": to_json(info), "bytes_crc": crc((tile.offsets() * tile.itemsize_bits // 8).ravel())})
+        found.append(
+            {
+                "name": name,
+                "info": to_json(info),
+                "bytes_crc": crc((tile.offsets() * tile.itemsize_bits // 8).ravel()),
+            }
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""Views: pure functions of a `Report`. `Board` shows one, `Comparison` two, `page` writes several into one HTML file.
+"""Views: pure functions of a `Report`. `Board` shows one, `Comparison` two, `page` writes several into one
+HTML file.
 
 Each view is a Python file here (what it shows, its still form) and an ES module in static/ (the live form).
 """
@@ -9,7 +10,18 @@ from tilebench.views.board import Board
 from tilebench.views.compare import Comparison
 from tilebench.views.whole import page, warm
 
-VIEW_MODULES = ("summary", "layout", "smem", "warps", "timeline", "roofline", "diff", "code", "passes", "findings")
+VIEW_MODULES = (
+    "summary",
+    "layout",
+    "smem",
+    "warps",
+    "timeline",
+    "roofline",
+    "diff",
+    "code",
+    "passes",
+    "findings",
+)
 """The views in the order of the board's tabs; each names a file here and one in static/."""
 
 __all__ = ["VIEW_MODULES", "Board", "Comparison", "page", "warm"]

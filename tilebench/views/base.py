@@ -15,7 +15,9 @@ from tilebench.report import Figure, Report
 
 INK, QUIET, LINE, PAPER, PANEL = "#1b1f24", "#57606a", "#d0d7de", "#ffffff", "#f6f8fa"
 GOOD, BAD, WARN, ACCENT = "#1a7f37", "#cf222e", "#9a6700", "#0550ae"
-"""Colours of the stills: a light card that reads on a dark page too. Each is at least 4.5:1 on PAPER and PANEL."""
+"""Colours of the stills: a light card that reads on a dark page too. Each is at least 4.5:1 on PAPER and
+PANEL.
+"""
 
 LANES = ("#afafff", "#afffaf", "#ffffaf", "#ffafaf", "#d2d2ff", "#d2ffd2", "#ffffd2", "#ffd2d2")
 """Thread % 8, in the order that CuTe's pictures have; black text reads on all of them."""
@@ -43,15 +45,18 @@ def clip(text: str, limit: int) -> str:
 
 
 def number(value: float) -> str:
-    """Three or four digits that a reader can take in: 12.3, 1 234, 1.23e+09."""
+    """The digits that a reader can take in: 12.3, 1234, 1.23e+09."""
     if value != value or value in (float("inf"), float("-inf")):
         return str(value)
-    if value == int(value) and abs(value) < 1e6:
-        return f"{int(value)}"
-    return f"{value:.3g}" if abs(value) < 1e4 else f"{value:.4g}"
+    if abs(value) < 1e6 and (abs(value) >= 100 or value == int(value)):
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
-_SCALES = {"FLOP": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")), "B": ((2.0**30, "GiB"), (2.0**20, "MiB"), (1024.0, "KiB"))}
+_SCALES = {
+    "FLOP": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")),
+    "B": ((2.0**30, "GiB"), (2.0**20, "MiB"), (1024.0, "KiB")),
+}
 
 
 def figure_text(figure: Figure) -> str:
@@ -72,7 +77,10 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: s
     title = f"<caption style='text-align:left'>{esc(caption)}</caption>" if caption else ""
     top = "".join(f"<th scope='col' style='text-align:left'>{esc(h)}</th>" for h in head)
     body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left;vertical-align:top'>{esc(c)}</td>" for c in row) + "</tr>" for row in rows
+        "<tr>"
+        + "".join(f"<td style='text-align:left;vertical-align:top'>{esc(c)}</td>" for c in row)
+        + "</tr>"
+        for row in rows
     )
     return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>" if body else ""
 
@@ -103,7 +111,16 @@ def write(ax: Any, x: float, y: float, text: str, **style: Any) -> Any:
 
 def titled(ax: Any, text: str, colour: str = INK) -> None:
     """A panel's title, on the left, above the panel."""
-    ax.set_title(clip(text, 110), loc="left", y=1.0, fontsize=8.5, color=colour, fontweight="bold", pad=4, parse_math=False)
+    ax.set_title(
+        clip(text, 110),
+        loc="left",
+        y=1.0,
+        fontsize=8.5,
+        color=colour,
+        fontweight="bold",
+        pad=4,
+        parse_math=False,
+    )
 
 
 def quiet(ax: Any) -> None:
@@ -127,7 +144,9 @@ def png(figure: Any, colours: int = 255) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.canvas.draw()
     rgba = np.asarray(figure.canvas.buffer_rgba())
-    image = Image.fromarray(rgba[..., :3].copy()).quantize(colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    image = Image.fromarray(rgba[..., :3].copy()).quantize(
+        colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    )
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()
@@ -151,4 +170,6 @@ def hues(count: int) -> np.ndarray:
     """uint8 [count, 3]: light colours around the circle, neighbours apart."""
     import colorsys
 
-    return np.array([[round(255 * c) for c in colorsys.hls_to_rgb(k / count, 0.78, 0.85)] for k in range(count)], np.uint8)
+    return np.array(
+        [[round(255 * c) for c in colorsys.hls_to_rgb(k / count, 0.78, 0.85)] for k in range(count)], np.uint8
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from tilebench.report import REPORT_MIME, REPORT_VERSION, VIEWS, Report, to_json
 from tilebench.views import code, summary, whole
@@ -13,12 +13,15 @@ WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 class Board:
-    """The views of a report. views: names from report.VIEWS, empty for all that apply; state: what `copy link` gave.
+    """The views of a report. views: names from report.VIEWS, empty for all that apply; state: what `copy
+    link` gave.
 
     static: no widget, only what can be kept in a notebook: the report as data, a picture, HTML and text.
     """
 
-    def __init__(self, report: Report, views: Sequence[str] = (), static: bool = False, state: str = "") -> None:
+    def __init__(
+        self, report: Report, views: Sequence[str] = (), static: bool = False, state: str = ""
+    ) -> None:
         unknown = [v for v in views if v not in VIEWS]
         if unknown:
             raise ValueError(f"no view called {unknown[0]!r}; views are {', '.join(VIEWS)}")
@@ -47,19 +50,26 @@ class Board:
         """The script-free page of this report (without the picture)."""
         return whole.html(self.report)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         del include, exclude
         still = whole.picture(self.report, self.views)
         saved = code.shortened(self.report)
         data: dict[str, Any] = {
             "text/plain": repr(self),
             still.mime: base64.b64encode(still.data).decode(),
-            REPORT_MIME: {"version": REPORT_VERSION, "view": self.views[0] if len(self.views) == 1 else "board", "report": to_json(saved)},
+            REPORT_MIME: {
+                "version": REPORT_VERSION,
+                "view": self.views[0] if len(self.views) == 1 else "board",
+                "report": to_json(saved),
+            },
         }
         widget = self.widget
         if widget is not None:
-            bundle = widget._repr_mimebundle_()
-            live = bundle[0] if isinstance(bundle, tuple) else bundle
+            live: Any = widget._repr_mimebundle_()  # a dict, or (dict, metadata) in later versions
+            if isinstance(live, tuple):
+                live = cast("tuple[Any, ...]", live)[0]
             if live and WIDGET_MIME in live:
                 data[WIDGET_MIME] = live[WIDGET_MIME]
         return data, {still.mime: {"alt": still.alt}}

@@ -1,8 +1,9 @@
-"""One ES module from the files in static/: what anywidget can load from a Blob, where relative imports do not work.
+"""One ES module from the files in static/: what anywidget can load from a Blob, where relative imports fail.
 
-The convention of the files: imports are single statements at the start of a line, `import { a, b as c } from "./x.js";`
-or `import * as x from "./x.js";`; exports are `export function|async function|const|class NAME` at the start of a line;
-only the entry has `export default`. Each file becomes a function that gives its exports, so names are private to files.
+The convention of the files: imports are single statements at the start of a line,
+`import { a, b as c } from "./x.js";` or `import * as x from "./x.js";`; exports are
+`export function|async function|const|class NAME` at the start of a line; only the entry has `export default`.
+Each file becomes a function that gives its exports, so names are private to files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pathlib import Path
 STATIC = Path(__file__).resolve().parent / "static"
 ENTRY = "widget"
 
-_IMPORT = re.compile(r'^import (?:\* as (?P<all>\w+)|\{(?P<some>[^}]*)\}) from "\./(?P<file>\w+)\.js";[ \t]*\n', re.MULTILINE)
+_IMPORT = re.compile(
+    r'^import (?:\* as (?P<all>\w+)|\{(?P<some>[^}]*)\}) from "\./(?P<file>\w+)\.js";[ \t]*\n', re.MULTILINE
+)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default ", re.MULTILINE)
 
@@ -25,7 +28,9 @@ def imports_of(text: str) -> list[str]:
 
 
 def wrapped(name: str, text: str, entry: bool) -> str:
-    """A module as a constant `$name` that holds its exports. Raises ValueError where the convention is broken."""
+    """A module as a constant `$name` that holds its exports. Raises ValueError where the convention is
+    broken.
+    """
 
     def bound(m: re.Match[str]) -> str:
         if m["all"]:
@@ -47,7 +52,9 @@ def wrapped(name: str, text: str, entry: bool) -> str:
 
 @cache
 def bundle(entry: str = ENTRY, folder: Path = STATIC) -> str:
-    """The entry and all that it imports, each file once, imported files first. Raises ValueError on a circle of imports."""
+    """The entry and all that it imports, each file once, imported files first. Raises ValueError on a circle
+    of imports.
+    """
     done: dict[str, str] = {}
     path: list[str] = []
 

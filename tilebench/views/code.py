@@ -8,9 +8,15 @@ from tilebench.report import CodeText, PassInfo, Report
 from tilebench.views.base import esc
 
 LEVELS = {
-    "cell": "cell", "tile": "tile IR", "thread": "thread IR", "cuda": "CUDA C++", "llvm": "LLVM IR", "ptx": "PTX", "sass": "SASS",
+    "cell": "cell",
+    "tile": "tile IR",
+    "thread": "thread IR",
+    "cuda": "CUDA C++",
+    "llvm": "LLVM IR",
+    "ptx": "PTX",
+    "sass": "SASS",
     "asm": "assembly",
-}  # fmt: skip
+}
 SAVED_CHARACTERS = 16_000
 """Of each text in what a notebook saves; the live view has all of it."""
 
@@ -24,7 +30,10 @@ def cell_text(report: Report) -> CodeText:
 def levels(report: Report) -> list[CodeText]:
     """The cell, then every text of the report, in the order of the compiler."""
     order = list(LEVELS)
-    return [cell_text(report), *sorted((c for c in report.code if c.level != "cell"), key=lambda c: order.index(c.level))]
+    return [
+        cell_text(report),
+        *sorted((c for c in report.code if c.level != "cell"), key=lambda c: order.index(c.level)),
+    ]
 
 
 def shorten(text: str, limit: int, how: str) -> str:
@@ -40,10 +49,20 @@ def shortened(report: Report, limit: int = SAVED_CHARACTERS) -> Report:
     """The report with its long texts cut, for a payload that is kept in a notebook."""
     code: list[CodeText] = []
     for c in report.code:
-        text = shorten(c.text, limit, "kernel.get_kernel_source()" if c.level == "cuda" else f"kernel.report().code, level {c.level}")
+        text = shorten(
+            c.text,
+            limit,
+            "kernel.get_kernel_source()" if c.level == "cuda" else f"kernel.report().code, level {c.level}",
+        )
         code.append(CodeText(c.level, text, c.lines[: text.count("\n") + 1]))
-    passes = tuple(replace(p, text=shorten(p.text, limit // 2, f"kernel.report().passes, {p.name}")) for p in report.passes if p.changed)
-    unchanged = tuple(PassInfo(p.name, "", p.microseconds, False, p.note) for p in report.passes if not p.changed)
+    passes = tuple(
+        replace(p, text=shorten(p.text, limit // 2, f"kernel.report().passes, {p.name}"))
+        for p in report.passes
+        if p.changed
+    )
+    unchanged = tuple(
+        PassInfo(p.name, "", p.microseconds, False, p.note) for p in report.passes if not p.changed
+    )
     kept = {p.name: p for p in (*passes, *unchanged)}
     return replace(report, code=tuple(code), passes=tuple(kept[p.name] for p in report.passes))
 
@@ -54,6 +73,11 @@ def html(report: Report, limit: int = 60) -> str:
     wanted = [c for c in levels(report) if c.level in ("cell", "cuda", "llvm")]
     for c in wanted:
         lines = c.text.splitlines()
-        body = "\n".join(lines[:limit]) + (f"\n... {len(lines) - limit} more lines" if len(lines) > limit else "")
-        out.append(f"<details><summary>{esc(LEVELS[c.level])}, {len(lines)} lines</summary><pre>{esc(body)}</pre></details>")
+        body = "\n".join(lines[:limit]) + (
+            f"\n... {len(lines) - limit} more lines" if len(lines) > limit else ""
+        )
+        out.append(
+            f"<details><summary>{esc(LEVELS[c.level])}, {len(lines)} lines</summary>"
+            f"<pre>{esc(body)}</pre></details>"
+        )
     return "".join(out)

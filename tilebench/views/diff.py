@@ -7,7 +7,21 @@ from typing import Any
 import numpy as np
 
 from tilebench.report import DiffInfo, Report
-from tilebench.views.base import BAD, GOOD, LINE, QUIET, Still, clip, html_table, new_figure, no_axes, number, png, titled, write
+from tilebench.views.base import (
+    BAD,
+    GOOD,
+    LINE,
+    QUIET,
+    Still,
+    clip,
+    html_table,
+    new_figure,
+    no_axes,
+    number,
+    png,
+    titled,
+    write,
+)
 
 
 def shown(report: Report) -> DiffInfo | None:
@@ -17,7 +31,8 @@ def shown(report: Report) -> DiffInfo | None:
 
 
 def heat_colours(heat: np.ndarray) -> np.ndarray:
-    """uint8 [rows, columns, 3] of max |error| / bound: white at 0, blue to 1 (the bound), yellow to red beyond.
+    """uint8 [rows, columns, 3] of max |error| / bound: white at 0, blue to 1 (the bound), yellow to red
+    beyond.
 
     The steps match the legend: 0 to 1 linear, above 1 by the logarithm up to 1e6.
     """
@@ -31,7 +46,8 @@ def heat_colours(heat: np.ndarray) -> np.ndarray:
 
 def sentence(d: DiffInfo) -> str:
     """One line: verdict, rule, counts."""
-    line = f"{d.output} against {d.against}: {d.verdict} ({d.how}); {d.wrong} of {d.checked} checked elements wrong"
+    line = f"{d.output} against {d.against}: {d.verdict} ({d.how})"
+    line += f"; {d.wrong} of {d.checked} checked elements wrong"
     line += f", largest |error| {number(d.max_abs)}, {number(d.max_ratio)} times its bound"
     if d.ambiguous:
         line += f"; {d.ambiguous} ambiguous elements left out"
@@ -46,7 +62,11 @@ def paint(ax: Any, d: DiffInfo) -> None:
         ax.imshow(heat_colours(d.heat), interpolation="nearest", aspect="auto")
     no_axes(ax)
     ax.axhspan(*ax.get_ylim(), fill=False, edgecolor=LINE, linewidth=1.2)
-    titled(ax, f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}", {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET))
+    titled(
+        ax,
+        f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}",
+        {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET),
+    )
     lines = [f"{d.wrong} of {d.checked} wrong; worst {number(d.max_ratio)} x bound", d.pattern or d.how]
     for k, line in enumerate(lines):
         write(ax, 0.0, -0.06 - 0.075 * k, clip(line, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
@@ -56,12 +76,29 @@ def html(report: Report) -> str:
     """The verdict of each comparison, and the worst elements of those that failed."""
     out = html_table(
         ("output", "against", "verdict", "wrong", "checked", "worst |error| / bound", "rule"),
-        [(d.output, d.against, d.verdict, d.wrong, d.checked, number(d.max_ratio), d.how) for d in report.diffs],
+        [
+            (d.output, d.against, d.verdict, d.wrong, d.checked, number(d.max_ratio), d.how)
+            for d in report.diffs
+        ],
     )
     for d in report.diffs:
         if d.verdict == "fail":
-            rows = [(list(w.coord), number(w.value), number(w.reference), number(w.error), number(w.ratio), w.line or "") for w in d.worst[:5]]
-            out += html_table(("element", "got", "reference", "error", "error / bound", "line"), rows, f"worst elements of {d.output}")
+            rows = [
+                (
+                    list(w.coord),
+                    number(w.value),
+                    number(w.reference),
+                    number(w.error),
+                    number(w.ratio),
+                    w.line or "",
+                )
+                for w in d.worst[:5]
+            ]
+            out += html_table(
+                ("element", "got", "reference", "error", "error / bound", "line"),
+                rows,
+                f"worst elements of {d.output}",
+            )
     return out
 
 

@@ -12,7 +12,20 @@ import numpy as np
 from tilebench.layouts.digits import Digit, merged
 from tilebench.layouts.fragment import FragmentLayout
 from tilebench.report import LayoutInfo, Report
-from tilebench.views.base import LANES, QUIET, Still, clip, hues, new_figure, no_axes, png, ramp, rgb, titled, write
+from tilebench.views.base import (
+    LANES,
+    QUIET,
+    Still,
+    clip,
+    hues,
+    new_figure,
+    no_axes,
+    png,
+    ramp,
+    rgb,
+    titled,
+    write,
+)
 
 MAX_ELEMENTS = 1 << 20
 """Larger tiles are described in words only."""
@@ -20,7 +33,9 @@ MAX_ELEMENTS = 1 << 20
 
 @dataclass(frozen=True)
 class Holders:
-    """Per element of the tile, row-major: the lowest thread that holds it (-1: nobody), its register, how many hold it."""
+    """Per element of the tile, row-major: the lowest thread that holds it (-1: nobody), its register, how
+    many hold it.
+    """
 
     thread: np.ndarray
     register: np.ndarray
@@ -54,9 +69,12 @@ def holders(info: LayoutInfo) -> Holders:
 def fragments(report: Report) -> list[LayoutInfo]:
     """The fragments of a report that can be drawn, buffers before loops, the largest first."""
     drawn = [
-        i for i in report.layouts
-        if i.kind == "fragment" and 0 < np.prod(i.shape) <= MAX_ELEMENTS and (i.table is None or i.table.size == i.threads * i.registers)
-    ]  # fmt: skip
+        i
+        for i in report.layouts
+        if i.kind == "fragment"
+        and 0 < np.prod(i.shape) <= MAX_ELEMENTS
+        and (i.table is None or i.table.size == i.threads * i.registers)
+    ]
     return sorted(drawn, key=lambda i: (i.buffer.startswith("loop@"), -int(np.prod(i.shape))))
 
 
@@ -67,11 +85,16 @@ def distinct(report: Report) -> list[tuple[LayoutInfo, tuple[str, ...]]]:
         whole = fragment(info)
         table = None if info.table is None else np.asarray(info.table).tobytes()
         found.setdefault((info.shape, merged(whole.reg), merged(whole.thread), table), []).append(info)
-    return [(same[0], tuple(i.buffer for i in same[1:] if not i.buffer.startswith("loop@"))) for same in found.values()]
+    return [
+        (same[0], tuple(i.buffer for i in same[1:] if not i.buffer.startswith("loop@")))
+        for same in found.values()
+    ]
 
 
 def as_grid(info: LayoutInfo, values: np.ndarray) -> np.ndarray:
-    """Per-element values as rows and columns: the last two dimensions of the first slice; rank 1 in rows of 32."""
+    """Per-element values as rows and columns: the last two dimensions of the first slice; rank 1 in rows of
+    32.
+    """
     if len(info.shape) == 1:
         width = min(32, info.shape[0])
         rows = -(-info.shape[0] // width)
@@ -110,7 +133,9 @@ def sentence(info: LayoutInfo) -> str:
     shape = "x".join(map(str, info.shape))
     copies = f", up to {info.replication} holders of an element" if info.replication > 1 else ""
     formula = "; ".join(line for line in formula_lines(info) if "=" in line)
-    return f"{info.buffer}: {shape} over {info.threads} threads, {info.registers} registers each{copies}" + (f"; {formula}" if formula else "")
+    return f"{info.buffer}: {shape} over {info.threads} threads, {info.registers} registers each{copies}" + (
+        f"; {formula}" if formula else ""
+    )
 
 
 def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -> None:
@@ -118,7 +143,11 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -
     held = holders(info)
     thread, register = as_grid(info, held.thread), as_grid(info, held.register)
     rows, columns = thread.shape
-    ax.imshow(colours(info), interpolation="nearest", aspect="auto" if rows * 4 < columns or columns * 4 < rows else "equal")
+    ax.imshow(
+        colours(info),
+        interpolation="nearest",
+        aspect="auto" if rows * 4 < columns or columns * 4 < rows else "equal",
+    )
     warp = thread // 32
     _borders(ax, warp)
     if rows <= 16 and columns <= 16:
@@ -133,11 +162,24 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -
     titled(ax, f"{clip(info.buffer, 18)} {shape}, {info.threads} threads × {info.registers} regs")
     lines = [f"the same: {', '.join(same)}"] if same else []
     ax.set_anchor("NW")
-    lines += [part for x in formula_lines(info) if x.startswith(("thread", "register")) for part in textwrap.wrap(x, room, subsequent_indent="    ")]
+    lines += [
+        part
+        for x in formula_lines(info)
+        if x.startswith(("thread", "register"))
+        for part in textwrap.wrap(x, room, subsequent_indent="    ")
+    ]
     note = ax.annotate(
-        "\n".join(clip(line, room + 6) for line in lines[:5]), (0, 0), xytext=(0, -3), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6,
-        family="monospace", color=QUIET, linespacing=1.15,
-    )  # fmt: skip
+        "\n".join(clip(line, room + 6) for line in lines[:5]),
+        (0, 0),
+        xytext=(0, -3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="top",
+        fontsize=6,
+        family="monospace",
+        color=QUIET,
+        linespacing=1.15,
+    )
     note.set_parse_math(False)
 
 
@@ -160,7 +202,15 @@ def _warp_names(ax: Any, warp: np.ndarray) -> None:
         top, left = where.min(axis=0)
         bottom, right = where.max(axis=0)
         if (bottom - top + 1) * (right - left + 1) == len(where):  # a rectangle has a middle of its own
-            write(ax, (left + right) / 2, (top + bottom) / 2, f"warp {w}", ha="center", fontsize=7, bbox={"facecolor": "#ffffffd0", "edgecolor": "none", "pad": 1.2})
+            write(
+                ax,
+                (left + right) / 2,
+                (top + bottom) / 2,
+                f"warp {w}",
+                ha="center",
+                fontsize=7,
+                bbox={"facecolor": "#ffffffd0", "edgecolor": "none", "pad": 1.2},
+            )
 
 
 def still(report: Report) -> Still | None:
@@ -172,4 +222,6 @@ def still(report: Report) -> Still | None:
     for k, (info, same) in enumerate(shown):
         paint(figure.add_subplot(1, len(shown), k + 1), info, 150 // len(shown), same)
     figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.17, wspace=0.12)
-    return Still(png(figure), "image/png", "Who holds each element. " + ". ".join(sentence(i) for i, _ in shown))
+    return Still(
+        png(figure), "image/png", "Who holds each element. " + ". ".join(sentence(i) for i, _ in shown)
+    )

@@ -9,7 +9,9 @@ from tilebench.views.base import html_table, number
 
 
 def changes(report: Report) -> list[tuple[str, float, int, int]]:
-    """(pass, microseconds, lines added, lines removed) against the pass before; only passes that changed something."""
+    """(pass, microseconds, lines added, lines removed) against the pass before; only passes that changed
+    something.
+    """
     rows: list[tuple[str, float, int, int]] = []
     before: list[str] = []
     for p in report.passes:
@@ -24,5 +26,8 @@ def changes(report: Report) -> list[tuple[str, float, int, int]]:
 
 def html(report: Report) -> str:
     """A table: pass, milliseconds, lines it added and removed."""
-    rows = [(name, f"{number(us / 1e3)} ms (measured on this machine)", f"+{added}", f"-{removed}") for name, us, added, removed in changes(report)]
+    rows = [
+        (name, f"{number(us / 1e3)} ms (measured on this machine)", f"+{added}", f"-{removed}")
+        for name, us, added, removed in changes(report)
+    ]
     return html_table(("pass", "time", "lines added", "lines removed"), rows)

@@ -1,4 +1,4 @@
-"""Where a kernel stands between memory and arithmetic: the roofline, log-log, with each point's provenance."""
+"""Where a kernel stands between memory and arithmetic: the roofline, log-log, each point with its source."""
 
 from __future__ import annotations
 
@@ -8,12 +8,30 @@ from typing import Any
 import numpy as np
 
 from tilebench.report import Report, RooflineInfo, RooflinePoint
-from tilebench.views.base import ACCENT, BAD, INK, QUIET, Still, clip, figure_text, new_figure, number, png, quiet, titled, write
+from tilebench.views.base import (
+    ACCENT,
+    BAD,
+    INK,
+    QUIET,
+    Still,
+    clip,
+    figure_text,
+    new_figure,
+    number,
+    png,
+    quiet,
+    titled,
+    write,
+)
 
 
 def performance(point: RooflinePoint) -> float | None:
     """FLOP/s of a point, None without a time."""
-    return point.flops / (point.time_us.value * 1e-6) if point.time_us and point.time_us.value > 0 and point.flops > 0 else None
+    return (
+        point.flops / (point.time_us.value * 1e-6)
+        if point.time_us and point.time_us.value > 0 and point.flops > 0
+        else None
+    )
 
 
 def intensity(point: RooflinePoint) -> float:
@@ -33,7 +51,9 @@ def extent(info: RooflineInfo) -> tuple[float, float]:
     """The intensities to show: every ridge and every point, with a decade of room."""
     rates = [r.value for r in info.roofs if r.kind == "compute"]
     bands = [r.value for r in info.roofs if r.kind == "bandwidth"]
-    at = [c / b for c in rates for b in bands if b > 0 and c > 0] + [intensity(p) for p in info.points if intensity(p) > 0]
+    at = [c / b for c in rates for b in bands if b > 0 and c > 0] + [
+        intensity(p) for p in info.points if intensity(p) > 0
+    ]
     return (min(at, default=1.0) / 8, max(at, default=10.0) * 8)
 
 
@@ -42,7 +62,9 @@ def sentence(info: RooflineInfo) -> str:
     parts = [f"roofline of {info.device}"]
     for p in info.points[-1:]:
         rate = performance(p)
-        parts.append(f"{p.label}: {number(intensity(p))} FLOP/byte" + (f", {rate_text(rate)}" if rate else ""))
+        parts.append(
+            f"{p.label}: {number(intensity(p))} FLOP/byte" + (f", {rate_text(rate)}" if rate else "")
+        )
         if p.time_us:
             parts.append(figure_text(p.time_us))
     if info.limiter:
@@ -65,25 +87,52 @@ def paint(ax: Any, info: RooflineInfo) -> None:
     for r in bands:
         ax.plot(x, np.minimum(x * r.value, top), color=ACCENT, linewidth=1)
         middle = float(np.sqrt(low * top / r.value)) if top > low * r.value else low
-        write(ax, middle * 0.8, middle * r.value * 1.2, clip(r.name, 26), fontsize=6.5, color=ACCENT, va="bottom", ha="right")
+        write(
+            ax,
+            middle * 0.8,
+            middle * r.value * 1.2,
+            clip(r.name, 26),
+            fontsize=6.5,
+            color=ACCENT,
+            va="bottom",
+            ha="right",
+        )
     for k, p in enumerate(info.points):
         rate = performance(p)
         if rate is None or p.time_us is None or intensity(p) <= 0:
             continue
         last = k == len(info.points) - 1
         filled = p.time_us.provenance == "measured"
-        ax.plot([intensity(p)], [rate], marker="o" if last else ".", color=BAD, markerfacecolor=BAD if filled else "white", markersize=6, zorder=3)
+        ax.plot(
+            [intensity(p)],
+            [rate],
+            marker="o" if last else ".",
+            color=BAD,
+            markerfacecolor=BAD if filled else "white",
+            markersize=6,
+            zorder=3,
+        )
         if last:
             share = f"{clip(p.label, 18)}: {rate_text(rate)}\n{p.time_us.provenance}"
             right = intensity(p) < np.sqrt(low * high)
-            write(ax, intensity(p) * (1.15 if right else 1 / 1.15), rate, share, fontsize=6.5, ha="left" if right else "right", linespacing=1.1)
+            write(
+                ax,
+                intensity(p) * (1.15 if right else 1 / 1.15),
+                rate,
+                share,
+                fontsize=6.5,
+                ha="left" if right else "right",
+                linespacing=1.1,
+            )
     floor, ceiling = top / 2e4, top * 4
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.minorticks_off()
     xs = [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
     ys = [10.0**k for k in range(math.ceil(math.log10(floor)), math.floor(math.log10(ceiling)) + 1)]
-    ax.set_xticks(xs, [f"{x:g}" for x in xs])  # plain words: the default labels are set as mathematics, slowly
+    ax.set_xticks(
+        xs, [f"{x:g}" for x in xs]
+    )  # plain words: the default labels are set as mathematics, slowly
     ax.set_yticks(ys, [rate_text(y).removesuffix("FLOP/s") for y in ys])
     ax.set_xlim(low, high)
     ax.set_ylim(floor, ceiling)

@@ -8,20 +8,29 @@ import numpy as np
 
 from tilebench.layouts.shared import SharedLayout, Swizzle
 from tilebench.report import LayoutInfo, Report
-from tilebench.views.base import QUIET, Still, clip, new_figure, no_axes, png, hues, titled, write
+from tilebench.views.base import QUIET, Still, clip, hues, new_figure, no_axes, png, titled, write
 
 LINE_BYTES = 128
 """Bytes of one row of all 32 banks."""
 
 
 def shared(info: LayoutInfo) -> SharedLayout:
-    """The SharedLayout that a report's LayoutInfo describes. With panels, the inner dimension is the one of stride 1."""
+    """The SharedLayout that a report's LayoutInfo describes. With panels, the inner dimension is the one of
+    stride 1.
+    """
     if info.table is not None:
-        return SharedLayout(info.shape, info.itemsize_bits, table=np.asarray(info.table, np.int32).reshape(info.shape))
+        return SharedLayout(
+            info.shape, info.itemsize_bits, table=np.asarray(info.table, np.int32).reshape(info.shape)
+        )
     return SharedLayout(
-        info.shape, info.itemsize_bits, info.strides, info.panel or None, Swizzle(*info.swizzle), panel_stride=info.panel_stride,
+        info.shape,
+        info.itemsize_bits,
+        info.strides,
+        info.panel or None,
+        Swizzle(*info.swizzle),
+        panel_stride=info.panel_stride,
         inner=inner_of(info),
-    )  # fmt: skip
+    )
 
 
 def inner_of(info: LayoutInfo) -> int:
@@ -42,15 +51,21 @@ def tiles(report: Report) -> list[LayoutInfo]:
 
 
 def bank_rows(info: LayoutInfo, rows: int = 16) -> tuple[np.ndarray, int]:
-    """(int [rows, chunks]: the logical column in bytes / 16 of each 16-byte chunk of the first lines, -1 for none; all lines).
+    """(int [rows, chunks]: the logical column in bytes / 16 of each 16-byte chunk of the first lines, -1 for
+    none; all lines).
 
-    Columns are the 8 groups of 4 banks in a 128-byte line; the number says which 16-byte piece of its row lies there.
+    Columns are the 8 groups of 4 banks in a 128-byte line; the number says which
+    16-byte piece of its row lies there.
     """
-    offsets = byte_offsets(info).reshape(-1, *info.shape[-2:])[0] if len(info.shape) > 1 else byte_offsets(info)[None]
+    offsets = (
+        byte_offsets(info).reshape(-1, *info.shape[-2:])[0]
+        if len(info.shape) > 1
+        else byte_offsets(info)[None]
+    )
     inner = inner_of(info) % max(1, len(info.shape)) if info.table is None else len(info.shape) - 1
     if len(info.shape) > 1 and inner == len(info.shape) - 2:
         offsets = offsets.T
-    column = np.broadcast_to(np.arange(offsets.shape[1]) * info.itemsize_bits // 8 // 16, offsets.shape)
+    column = np.indices(offsets.shape)[1] * info.itemsize_bits // 8 // 16
     lines = int(offsets.max()) // LINE_BYTES + 1
     grid = np.full((min(rows, lines), 8), -1, np.int64)
     inside = offsets < grid.shape[0] * LINE_BYTES
@@ -77,7 +92,9 @@ def conflicts(report: Report, buffer: str) -> str:
 
 
 def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
-    """Draw the first 128-byte lines of a tile: colour and number say which 16-byte column of the tile lies there."""
+    """Draw the first 128-byte lines of a tile: colour and number say which 16-byte column of the tile lies
+    there.
+    """
     grid, lines = bank_rows(info, rows)
     picture = hues(8)[grid % 8].copy()
     picture[grid < 0] = 240
@@ -86,10 +103,21 @@ def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
         write(ax, j, i, str(grid[i, j]), ha="center", fontsize=6)
     no_axes(ax)
     for k in range(8):
-        write(ax, k, len(grid) - 0.1, f"{4 * k}–{4 * k + 3}", ha="center", fontsize=6, color=QUIET, clip_on=False)
+        write(
+            ax,
+            k,
+            len(grid) - 0.1,
+            f"{4 * k}–{4 * k + 3}",
+            ha="center",
+            fontsize=6,
+            color=QUIET,
+            clip_on=False,
+        )
     titled(ax, f"{clip(info.buffer, 20)}: {swizzle_name(info)}")
     note = conflicts(report, info.buffer)
-    shown = f"banks; bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (f"; {note}" if note else "")
+    shown = f"banks; bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (
+        f"; {note}" if note else ""
+    )
     write(ax, 0.0, -0.13, clip(shown, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
 
 
@@ -110,5 +138,13 @@ def allocation(report: Report) -> list[tuple[str, str, str, str, str]]:
     rows: list[tuple[str, str, str, str, str]] = []
     for b in sorted((b for b in report.buffers if b.scope.startswith("shared")), key=lambda b: b.offset or 0):
         where = "" if b.offset is None else f"{b.offset}–{b.offset + b.bytes * max(1, b.versions) - 1}"
-        rows.append((b.name, f"{'x'.join(map(str, b.shape))} {b.dtype}", str(b.bytes * max(1, b.versions)), str(b.versions), where))
+        rows.append(
+            (
+                b.name,
+                f"{'x'.join(map(str, b.shape))} {b.dtype}",
+                str(b.bytes * max(1, b.versions)),
+                str(b.versions),
+                where,
+            )
+        )
     return rows

@@ -10,7 +10,11 @@ def headline(report: Report) -> str:
     """'matmul on cuda:sm_90a: PASS, correct against torch: ...'."""
     mark, _ = verdict_mark(report)
     verdict = report.verdict or "not run"
-    return f"{report.name} on {report.target}: {verdict}" if report.ok is None else f"{report.name} on {report.target}: {mark}, {verdict}"
+    return (
+        f"{report.name} on {report.target}: {verdict}"
+        if report.ok is None
+        else f"{report.name} on {report.target}: {mark}, {verdict}"
+    )
 
 
 def resources(report: Report) -> list[tuple[str, str]]:
@@ -49,7 +53,9 @@ def text(report: Report) -> str:
     lines = [headline(report), *(f"  {name.ljust(width)}  {value}" for name, value in rows)]
     for finding in report.findings:
         at = f" (line {finding.spans[0].line})" if finding.spans else ""
-        lines.append(f"  {finding.severity}{at}: {finding.text}" + (f"; {finding.hint}" if finding.hint else ""))
+        lines.append(
+            f"  {finding.severity}{at}: {finding.text}" + (f"; {finding.hint}" if finding.hint else "")
+        )
     return "\n".join(lines)
 
 

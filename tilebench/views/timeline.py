@@ -1,4 +1,4 @@
-"""The pipeline over time: bars by lane, coloured by phase, always labelled predicted, simulated or measured."""
+"""The pipeline over time: bars by lane, coloured by phase, always said to be predicted or measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def lanes(info: TimelineInfo) -> list[str]:
 def sentence(info: TimelineInfo) -> str:
     """One line that stands for the picture."""
     end = max((b.end_us for b in info.bars), default=0.0)
-    return f"{info.provenance} timeline: {len(info.bars)} bars on {', '.join(lanes(info))}, {number(end)} us; {info.note}"
+    where = ", ".join(lanes(info))
+    return f"{info.provenance} timeline: {len(info.bars)} bars on {where}, {number(end)} us; {info.note}"
 
 
 def nice(wanted: float) -> float:
@@ -34,7 +35,11 @@ def paint(ax: Any, info: TimelineInfo) -> None:
     end = max((b.end_us for b in info.bars), default=1.0) or 1.0
     for phase, colour in PHASES.items():
         for y, lane in enumerate(names):
-            spans = [(b.start_us, max(b.end_us - b.start_us, end / 600)) for b in info.bars if b.lane == lane and b.phase == phase]
+            spans = [
+                (b.start_us, max(b.end_us - b.start_us, end / 600))
+                for b in info.bars
+                if b.lane == lane and b.phase == phase
+            ]
             if spans:
                 ax.broken_barh(spans, (y - 0.36, 0.72), facecolors=colour, edgecolors=INK, linewidth=0.4)
     for b in info.bars:
@@ -43,7 +48,14 @@ def paint(ax: Any, info: TimelineInfo) -> None:
         short = str(b.iteration) if b.iteration >= 0 else ""
         fitting = next((t for t in (label, short) if t and len(t) + 1 < room), "")
         if fitting:
-            write(ax, (b.start_us + b.end_us) / 2, names.index(b.lane), clip(fitting, 24), ha="center", fontsize=6)
+            write(
+                ax,
+                (b.start_us + b.end_us) / 2,
+                names.index(b.lane),
+                clip(fitting, 24),
+                ha="center",
+                fontsize=6,
+            )
     ax.set_yticks(range(len(names)), [clip(n, 16) for n in names])
     for tick in ax.get_yticklabels():
         tick.set_parse_math(False)
@@ -54,11 +66,28 @@ def paint(ax: Any, info: TimelineInfo) -> None:
     ax.set_xlim(0, end * 1.01)
     quiet(ax)
     titled(ax, f"timeline ({info.provenance}), microseconds")
-    note = ax.annotate(clip(info.note, 150), (0, 0), xytext=(0, -15), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=6.5, color=QUIET)
+    note = ax.annotate(
+        clip(info.note, 150),
+        (0, 0),
+        xytext=(0, -15),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        va="top",
+        fontsize=6.5,
+        color=QUIET,
+    )
     note.set_parse_math(False)
     present = [p for p in PHASES if p and any(b.phase == p for b in info.bars)]
     for k, phase in enumerate(present):
-        write(ax, 1.0 - 0.09 * (len(present) - k), 1.06, f"■ {phase}", transform=ax.transAxes, fontsize=6.5, color=QUIET)
+        write(
+            ax,
+            1.0 - 0.09 * (len(present) - k),
+            1.06,
+            f"■ {phase}",
+            transform=ax.transAxes,
+            fontsize=6.5,
+            color=QUIET,
+        )
         ax.texts[-1].set_bbox({"facecolor": PHASES[phase], "edgecolor": "none", "pad": 1})
 
 

@@ -51,7 +51,9 @@ def _box(x: float, y: float, width: float, height: float, colour: str) -> Any:
 
 def html(report: Report) -> str:
     """The roles as a table."""
-    return html_table(("role", "warps"), [(name, f"{first}–{first + count - 1}") for name, first, count in roles(report)])
+    return html_table(
+        ("role", "warps"), [(name, f"{first}–{first + count - 1}") for name, first, count in roles(report)]
+    )
 
 
 def still(report: Report) -> Still | None:

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import base64
+import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tilebench.report import Report
 from tilebench.views import code, diff, findings, layout, passes, roofline, smem, summary, timeline, warps
-from tilebench.views.base import PANEL, QUIET, Still, clip, esc, figure_text, new_figure, png, verdict_mark, write
+from tilebench.views.base import (
+    BAD,
+    GOOD,
+    PANEL,
+    QUIET,
+    Still,
+    clip,
+    esc,
+    figure_text,
+    new_figure,
+    png,
+    verdict_mark,
+    write,
+)
 
+ON_DARK = {GOOD: "#56d364", BAD: "#ff8b84", QUIET: "#a9b4c0"}
+"""The verdict's colours on a dark page; a browser without light-dark() leaves the text as it is."""
 Painter = Callable[[Any], None]
 COLUMNS = 3
 STILLS: dict[str, Callable[[Report], Still | None]] = {
-    "layout": layout.still, "smem": smem.still, "warps": warps.still, "timeline": timeline.still, "roofline": roofline.still, "diff": diff.still,
-}  # fmt: skip
+    "layout": layout.still,
+    "smem": smem.still,
+    "warps": warps.still,
+    "timeline": timeline.still,
+    "roofline": roofline.still,
+    "diff": diff.still,
+}
 
 
 def subtitle(report: Report) -> str:
@@ -27,9 +49,14 @@ def subtitle(report: Report) -> str:
     r = report.resources
     parts += [f"{r.registers} registers"] if r.registers is not None else []
     parts += [f"{r.spill_bytes} B spilled"] if r.spill_bytes else []
-    parts.append(f"{r.shared_bytes / 1024:.1f} KiB shared, {r.threads} threads, grid {' x '.join(map(str, r.grid)) or '?'}")
+    parts.append(
+        f"{r.shared_bytes / 1024:.1f} KiB shared, {r.threads} threads, "
+        f"grid {' x '.join(map(str, r.grid)) or '?'}"
+    )
     if report.resources.occupancy is not None:
-        parts.append(f"occupancy {report.resources.occupancy.value:.0%} ({report.resources.occupancy.provenance})")
+        parts.append(
+            f"occupancy {report.resources.occupancy.value:.0%} ({report.resources.occupancy.provenance})"
+        )
     return " · ".join(parts)
 
 
@@ -39,20 +66,22 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
     found: list[tuple[str, int, Painter]] = []
     if "layout" in wanted:
         count = 2 if "smem" in wanted and smem.tiles(report) else COLUMNS
-        found += [("layout", 1, lambda ax, i=i, s=s: layout.paint(ax, i, 50, s)) for i, s in layout.distinct(report)[:count]]
+        for info, same in layout.distinct(report)[:count]:
+            found.append(("layout", 1, partial(layout.paint, info=info, room=50, same=same)))
     if "smem" in wanted:
-        count = COLUMNS - len(found)
-        found += [("smem", 1, lambda ax, i=i: smem.paint(ax, report, i, 12)) for i in smem.tiles(report)[:count]]
+        found += [
+            ("smem", 1, partial(smem.paint, report=report, info=info, rows=12))
+            for info in smem.tiles(report)[: COLUMNS - len(found)]
+        ]
     if "warps" in wanted and "warps" in views:
-        found.append(("warps", 1, lambda ax: warps.paint(ax, report)))
+        found.append(("warps", 1, partial(warps.paint, report=report)))
     if "timeline" in wanted:
-        found += [("timeline", 3, lambda ax, t=t: timeline.paint(ax, t)) for t in report.timelines[:2]]
-    info = report.roofline
-    if "roofline" in wanted and info is not None:
-        found.append(("roofline", 2, lambda ax: roofline.paint(ax, info)))
+        found += [("timeline", 3, partial(timeline.paint, info=t)) for t in report.timelines[:2]]
+    if "roofline" in wanted and report.roofline is not None:
+        found.append(("roofline", 2, partial(roofline.paint, info=report.roofline)))
     d = diff.shown(report)
     if "diff" in wanted and d is not None:
-        found.append(("diff", 1, lambda ax: diff.paint(ax, d)))
+        found.append(("diff", 1, partial(diff.paint, d=d)))
     return found
 
 
@@ -78,7 +107,14 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
     mark, colour = verdict_mark(report)
     top = 1 - 0.2 / total
     write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
-    write(figure, 0.075 if report.ok is not None else 0.035, top, clip(f"{report.name} on {report.target}: {report.verdict or 'not run'}", 118), fontsize=9.5, fontweight="bold")
+    write(
+        figure,
+        0.075 if report.ok is not None else 0.035,
+        top,
+        clip(f"{report.name} on {report.target}: {report.verdict or 'not run'}", 118),
+        fontsize=9.5,
+        fontweight="bold",
+    )
     write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 190), fontsize=7, color=QUIET)
     y = 1 - head / total
     for row, height in zip(rows, heights, strict=True):
@@ -90,7 +126,12 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
             if used < COLUMNS and name not in ("timeline", "roofline"):
                 share = columns / COLUMNS
             left, right = (0.075, 0.012) if name in ("timeline", "roofline") else (0.018, 0.018)
-            below, above = {"timeline": (0.4, 0.26), "roofline": (0.34, 0.3), "layout": (0.56, 0.3), "smem": (0.52, 0.3)}.get(name, (0.42, 0.3))
+            below, above = {
+                "timeline": (0.4, 0.26),
+                "roofline": (0.34, 0.3),
+                "layout": (0.56, 0.3),
+                "smem": (0.52, 0.3),
+            }.get(name, (0.42, 0.3))
             box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
             paint(figure.add_axes(box))
             x += share
@@ -100,7 +141,9 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
 def _band(figure: Any, height: float) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((0, 1 - height), 1, height, transform=figure.transFigure, facecolor=PANEL, edgecolor="none", zorder=-1)
+    return Rectangle(
+        (0, 1 - height), 1, height, transform=figure.transFigure, facecolor=PANEL, edgecolor="none", zorder=-1
+    )
 
 
 def alt(report: Report) -> str:
@@ -114,13 +157,24 @@ def alt(report: Report) -> str:
 
 
 def html(report: Report) -> str:
-    """Script-free, escaped: verdict line, tables of resources, differences and findings, layouts in words, code excerpts."""
+    """Script-free, escaped: verdict line, tables of resources, differences and findings, layouts in words,
+    code excerpts.
+    """
     mark, colour = verdict_mark(report)
-    out = [f"<p><strong style='color:{colour}'>{esc(mark)}</strong> <strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"]
+    out = [
+        f"<p><strong style='color:light-dark({colour},{ON_DARK[colour]})'>{esc(mark)}</strong> "
+        f"<strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"
+    ]
     out += [summary.html(report), diff.html(report), findings.html(report)]
-    words = [layout.sentence(i) for i in layout.fragments(report)] + [smem.sentence(i) for i in smem.tiles(report)]
+    words = [layout.sentence(i) for i in layout.fragments(report)] + [
+        smem.sentence(i) for i in smem.tiles(report)
+    ]
     if words:
-        out.append("<details><summary>layouts in words</summary><ul>" + "".join(f"<li>{esc(w)}</li>" for w in words) + "</ul></details>")
+        out.append(
+            "<details><summary>layouts in words</summary><ul>"
+            + "".join(f"<li>{esc(w)}</li>" for w in words)
+            + "</ul></details>"
+        )
     out += [_folded("passes", passes.html(report)), code.html(report)]
     return "".join(out)
 
@@ -131,17 +185,21 @@ def _folded(title: str, body: str) -> str:
 
 def image(still: Still) -> str:
     """A still as an element that carries its own data."""
-    return f'<img alt="{esc(still.alt)}" src="data:{still.mime};base64,{base64.b64encode(still.data).decode()}" style="max-width:100%;height:auto">'
+    data = base64.b64encode(still.data).decode()
+    style = "max-width:100%;height:auto"
+    return f'<img alt="{esc(still.alt)}" src="data:{still.mime};base64,{data}" style="{style}">'
 
 
 def warm() -> None:
-    """Import what the first picture and the first widget need, and draw once, so that the first cell does not wait."""
+    """Import what the first picture and the first widget need, and draw once, so that the first cell does not
+    wait.
+    """
     from tilebench.views.bundle import bundle
 
     bundle()
     picture(Report("warm", "warm", "", ""))
     try:
-        import tilebench.views.widget  # noqa: F401
+        importlib.import_module("tilebench.views.widget")
     except ModuleNotFoundError as error:
         if error.name not in ("anywidget", "ipywidgets", "traitlets"):
             raise
@@ -165,11 +223,14 @@ def page(reports: list[Report]) -> str:
     for report in reports:
         pictures = image(picture(report))
         more = [s for name in ("smem", "warps") if (s := STILLS[name](report)) is not None]
-        folded = "".join(f"<details><summary>{esc(name)}</summary>{image(s)}</details>" for name, s in zip(("shared memory", "warps"), more, strict=False))
+        folded = "".join(
+            f"<details><summary>{esc(name)}</summary>{image(s)}</details>"
+            for name, s in zip(("shared memory", "warps"), more, strict=False)
+        )
         sections.append(f"<section><h2>{esc(report.name)}</h2>{pictures}{html(report)}{folded}</section>")
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{esc(policy)}">'
-        f'<meta name="viewport" content="width=device-width"><title>{esc(title)}</title><style>{_STYLE}</style></head><body><h1>{esc(title)}</h1>'
-        + "".join(sections)
-        + "</body></html>\n"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{esc(policy)}">'
+        f'<meta name="viewport" content="width=device-width"><title>{esc(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{esc(title)}</h1>" + "".join(sections) + "</body></html>\n"
     )

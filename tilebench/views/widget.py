@@ -1,4 +1,6 @@
-"""The live board: an anywidget whose module is a constant of this package and whose data is the report, deflated."""
+"""The live board: an anywidget whose module is a constant of this package and whose data is the report,
+deflated.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 import logging
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import anywidget
 import traitlets
@@ -30,19 +32,23 @@ def cleaned(sel: object) -> dict[str, Any]:
     """The fields of a selection that are on the bus and have a plain value; all else is dropped."""
     if not isinstance(sel, dict):
         return {}
+    given = cast("dict[object, Any]", sel)
     kept: dict[str, Any] = {}
     for key in BUS_KEYS:
-        value: Any = sel.get(key)  # type: ignore[reportUnknownMemberType]
+        value = given.get(key)
         if key == "coord":
-            if isinstance(value, list | tuple) and len(value) <= 8 and all(type(x) is int for x in value):
-                kept[key] = list(value)
-        elif type(value) is int or isinstance(value, str) and len(value) < 1000:
+            items = list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
+            if 0 < len(items) <= 8 and all(type(x) is int for x in items):
+                kept[key] = items
+        elif type(value) is int or (type(value) is str and len(value) < 1000):
             kept[key] = value
     return kept
 
 
 class BoardWidget(anywidget.AnyWidget):
-    """Traits: payload (deflated JSON of the report), views (tabs to show), state (what `copy link` gave), sel (what is pinned)."""
+    """Traits: payload (deflated JSON of the report), views (tabs to show), state (what `copy link` gave), sel
+    (what is pinned).
+    """
 
     _esm = bundle()
     _css = styles()

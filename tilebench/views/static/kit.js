@@ -61,8 +61,8 @@ export function empty(el) {
 export function number(value) {
   const x = Number(value);
   if (!Number.isFinite(x)) return String(value);
-  if (Number.isInteger(x) && Math.abs(x) < 1e6) return String(x);
-  return String(Number(x.toPrecision(Math.abs(x) < 1e4 ? 3 : 4)));
+  if (Math.abs(x) < 1e6 && (Math.abs(x) >= 100 || Number.isInteger(x))) return String(Math.round(x));
+  return String(Number(x.toPrecision(3)));
 }
 
 const SCALES = { FLOP: [[1e12, "TFLOP"], [1e9, "GFLOP"], [1e6, "MFLOP"]], B: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]] };
