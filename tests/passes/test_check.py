@@ -12,7 +12,7 @@ from tilebench.errors import TileError
 from tilebench.ir.dtype import bool_, float32, int32
 from tilebench.ir.expr import Var, as_expr, binary, call, const, select
 from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import Buffer, Parallel, Store, SyncThreads
+from tilebench.ir.tile import Break, Buffer, Parallel, Store, SyncThreads
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear, fill
@@ -211,6 +211,14 @@ def barrier_in_a_loop_of_each_thread(d: Draft) -> None:
         d.add(SyncThreads())
 
 
+@fault("TB410")
+def barrier_after_a_break_of_some_threads(d: Draft) -> None:
+    with d.serial(4) as k:
+        with d.when(binary("eq", d.thread, k)):
+            d.add(Break())
+        d.add(SyncThreads())
+
+
 @fault("TB411")
 def copy_in_a_divergent_if(d: Draft) -> None:
     with d.when(binary("eq", d.thread, 0)):
@@ -344,6 +352,21 @@ def test_votes_of_the_block_are_uniform_values() -> None:
     typed = check(d.kernel(), INTERP)
     inside = [n for n in walk(typed.kernel.body) if isinstance(n, Store)]
     assert not set(inside) & typed.per_thread
+
+
+def test_a_loop_with_one_number_of_iterations_for_all_threads_may_hold_a_barrier() -> None:
+    d = Draft("strided")
+    s = d.shared("s", (1024,), "float32")
+    with d.serial(1024, start=d.thread, step=128) as k:
+        d.store(s, k, 0)
+        d.add(SyncThreads())
+    with d.when(binary("lt", d.thread, 128)):
+        d.add(SyncThreads())
+    check(d.kernel(), INTERP)
+    with d.serial(1000, start=d.thread, step=128) as k:
+        d.add(SyncThreads())
+    with pytest.raises(TileError, match="a barrier inside a loop"):
+        check(d.kernel(), INTERP)
 
 
 def test_a_parallel_nest_over_private_buffers_belongs_to_each_thread() -> None:

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tilebench.errors import Loc, SyncError
-from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, int_value
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import calls, children
+from tilebench.ir.simplify import bounds, prove
 from tilebench.ir.tile import (
     AtomicRMW,
     Bind,
+    Break,
     Buffer,
+    Continue,
     For,
     If,
     Kernel,
@@ -38,6 +41,7 @@ class _Facts:
     vars: set[Var] = field(default_factory=set[Var])
     buffers: set[Buffer] = field(default_factory=set[Buffer])
     per_thread: set[Stmt] = field(default_factory=set[Stmt])
+    ranges: dict[Var, tuple[int, int]] = field(default_factory=dict[Var, "tuple[int, int]"])
 
     def size(self) -> int:
         return len(self.vars) + len(self.buffers) + len(self.per_thread)
@@ -52,7 +56,7 @@ def per_thread_statements(kernel: Kernel) -> frozenset[Stmt]:
     runs all of its iterations. Raises SyncError TB410 for a barrier and TB411 for a tile op of the whole
     block in such a place.
     """
-    facts = _Facts({kernel.thread})
+    facts = _Facts({kernel.thread}, ranges={kernel.thread: (0, kernel.thread_count - 1)})
     before = -1
     while facts.size() != before:  # buffers are fed in loops, so until nothing changes
         before = facts.size()
@@ -161,13 +165,42 @@ def _refuse(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
 
 
 def _condition_varies(s: Stmt, facts: _Facts) -> bool:
+    """Whether some threads go into the statement's body, or round its loop, when others do not."""
     match s:
-        case If() | While():
-            return varies(s.condition, facts)
-        case For() | Pipelined():
-            return varies(s.start, facts) or varies(s.stop, facts)
+        case If():
+            return varies(s.condition, facts) and prove(s.condition, facts.ranges) is None
+        case While():
+            return varies(s.condition, facts) or _leaves(s.body, False, facts)
+        case For():
+            differs = varies(s.start, facts) or varies(s.stop, facts)
+            return (differs and not _same_trips(s, facts)) or _leaves(s.body, False, facts)
+        case Pipelined():
+            return varies(s.start, facts) or varies(s.stop, facts) or _leaves(s.body, False, facts)
         case _:
             return False
+
+
+def _leaves(s: Stmt, divergent: bool, facts: _Facts) -> bool:
+    """Whether a break or continue of the loop around s is taken by some threads only."""
+    match s:
+        case Break() | Continue():
+            return divergent
+        case Seq():
+            return any(_leaves(part, divergent, facts) for part in s.body)
+        case If():
+            inside = divergent or _condition_varies(s, facts)
+            return any(_leaves(part, inside, facts) for part in (s.then, s.orelse) if part is not None)
+        case _:
+            return False
+
+
+def _same_trips(s: For, facts: _Facts) -> bool:
+    """Whether a loop such as range(thread, 1024, 128) has one number of iterations for all threads."""
+    step, stop = int_value(s.step), int_value(s.stop)
+    start = bounds(s.start, facts.ranges)
+    if not step or stop is None or start is None:
+        return False
+    return len(range(start[0], stop, step)) == len(range(start[1], stop, step))
 
 
 def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
