@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.emulator.build import Build, intrinsic, kinds, zeros
+from tilebench.errors import InternalError
 from tilebench.ir.dtype import as_dtype, decode, encode
 from tilebench.ir.expr import binary, cast, const, select, unary
 
@@ -546,3 +547,13 @@ def test_empty_and_tiny_arrays_are_only_read_where_they_have_elements() -> None:
     none, out = b.tensor("N", 0, "float32"), b.tensor("C", 32, "float32", "out")
     b.store(out, b.tx, b.load(none, b.tx))
     assert kinds(b.run(zeros(0, "float32"), zeros(32, "float32"))) == ["out-of-bounds"]
+
+
+def test_a_bug_of_ours_is_reported_with_the_line_of_the_statement() -> None:
+    b = Build(32)
+    a, w, d = b.regs("a", 64, "float16"), b.regs("b", 4, "float16"), b.regs("d", 4, "float32")
+    line = b.mma(16, d, 0, a, b.tx, w, 0)  # a fragment cannot start at a register of the thread
+    with pytest.raises(InternalError) as caught:
+        b.run()
+    assert caught.value.at is not None
+    assert caught.value.at.line == line

@@ -37,7 +37,8 @@ and registers that nobody wrote, outputs with elements that nobody wrote, barrie
 part-warp mma/ldmatrix/shuffles, misaligned vectors, divisions by zero and failed assertions are findings too.
 *Counts* (`counts.py`): bank conflicts and sectors from real addresses, instructions by kind.
 
-Not modelled: time in cycles, caches, the order of float atomics on a real device.
+Not modelled: time in cycles, caches, the order of float atomics on a real device. The two sides of a branch
+run one after the other, so warps of one role cannot meet at a named barrier from different sides (roles can).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tilebench.backends.emulator.machine import Block, Machine, block_index
 from tilebench.backends.emulator.names import Names
 from tilebench.backends.emulator.race import GlobalShadow
 from tilebench.backends.emulator.role import Role
-from tilebench.errors import LaunchError, Loc
+from tilebench.errors import LaunchError, Loc, located
 from tilebench.ir.expr import Var
 from tilebench.ir.simplify import bounds
 from tilebench.ir.thread import Memory, Program
@@ -61,9 +61,9 @@ def run_program(
     """Run a thread program on arrays in storage form, which are changed in place.
 
     code: a Lowered names elements in findings by coordinates in tiles, a bare Program by flat indices;
-    arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in blocks
-    (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest), None for
-    all; checks: shadow memory and counts (bounds are always checked). Raises LaunchError when an argument is
+    arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in
+    blocks (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest),
+    None for all; checks: shadow memory and counts (bounds are always checked). Raises LaunchError when an argument is
     no array or the grid is unknown.
     """
     program = code.program if isinstance(code, Lowered) else code
@@ -99,7 +99,7 @@ def run_program(
     elif schedule == "reverse":
         chosen.reverse()
     known = [*scalars, *(int(symbols[v]) for v in program.symbols)]
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), located(None):
         for number in chosen:
             _run_block(machine, compiled, number, known, schedule, rng)
     complete = blocks is None

@@ -16,7 +16,7 @@ from tilebench.backends.emulator.expressions import Emitter, RegisterIndex, Scop
 from tilebench.backends.emulator.loops import leaves, loop_weight, runs_as_one
 from tilebench.backends.emulator.memory import Place
 from tilebench.backends.emulator.tensorcore import MmaSite
-from tilebench.errors import InternalError, Loc
+from tilebench.errors import InternalError, Loc, located
 from tilebench.ir.expr import Expr, Var, int_value
 from tilebench.ir.thread import (
     Barrier,
@@ -103,6 +103,10 @@ class Statements(Emitter):
     def statement(self, s: Stmt) -> None:
         """Write one statement."""
         self.begin(s.loc or self.at)
+        with located(self.at):
+            self._write(s)
+
+    def _write(self, s: Stmt) -> None:
         match s:
             case Seq():
                 self._sequence(s)
