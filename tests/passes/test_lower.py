@@ -15,11 +15,11 @@ from tests.passes.lowering import lowered, placed
 from tests.passes.odd_kernels import KERNELS
 from tests.passes.random_kernels import random_kernel
 from tilebench.backends.emulator import run_program
-from tilebench.ir.dtype import decode
-from tilebench.ir.expr import Load, binary, call, const, select
+from tilebench.ir.dtype import decode, int32
+from tilebench.ir.expr import Load, Var, binary, call, const, select
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Barrier, VectorCopy
-from tilebench.ir.tile import Buffer, Kernel, Store
+from tilebench.ir.tile import Buffer, For, Kernel, Store
 from tilebench.layouts import FragmentLayout, mma_accumulator, mma_operand_a
 from tilebench.ops import OPS
 from tilebench.ops.copy import copy
@@ -198,3 +198,14 @@ def test_attention_rows_emulate() -> None:
         # exp2 of integers and sums of at most 2 * 128 powers of two, each rounded to float32 once, then to
         # float16
         np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=2.0**-10, atol=2.0**-14)
+
+
+def test_a_vectorized_loop_of_a_thread_moves_16_bytes() -> None:
+    d = Draft("vectorized", (2,), 32)
+    t, b, k = d.thread, d.blocks[0], Var("k", dtype=int32)
+    A, O = d.tensor("A", (512,), "float16"), d.tensor("O", (512,), "float16", "out")
+    L = d.local("L", (8,), "float16")
+    d.add(For(k, const(0), const(8), Store(L, (k,), A[b * 256 + t * 8 + k]), kind="vectorized"))
+    d.add(For(k, const(0), const(8), Store(O, (b * 256 + t * 8 + k,), L[7 - k]), kind="vectorized"))
+    stage = assert_emulated_is_interp(d.kernel())
+    assert widths(stage, "global") == {16}

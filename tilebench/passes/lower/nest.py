@@ -39,7 +39,7 @@ from tilebench.ir.tile import (
     Store,
     While,
 )  # fmt: skip
-from tilebench.layouts import FragmentLayout
+from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import register_expr
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
@@ -60,6 +60,13 @@ def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = N
             layout, _ = loop_layout(nest, b.layouts, b.threads)
     with b.at(nest.loc):
         lower_nest(b, Loop(names, extents, layout), body, nest.coalesced_width)
+
+
+def lower_vectorized(b: Builder, s: For, count: int) -> None:
+    """A loop of one thread over neighbours (T.vectorized) with its memory accesses made wide."""
+    layout = FragmentLayout((count,), (Digit(count, 0, 1),), (Digit(b.threads, None),))
+    with b.ranging((s.var,), (count,)):
+        Nest(b, Loop((s.var,), (count,), layout), s.body, {}, None, each=True).run()
 
 
 def lower_nest(
@@ -106,7 +113,13 @@ class Nest:
     """One nest being lowered."""
 
     def __init__(
-        self, b: Builder, loop: Loop, body: Stmt, resolved: Mapping[object, Resolved], width: int | None
+        self,
+        b: Builder,
+        loop: Loop,
+        body: Stmt,
+        resolved: Mapping[object, Resolved],
+        width: int | None,
+        each: bool = False,
     ) -> None:
         layout = loop.layout
         assert layout.shape == loop.extents, f"loop layout of {layout.shape} for a nest of {loop.extents}"
@@ -118,6 +131,8 @@ class Nest:
         self.width = width
         self.body = body
         self.resolved = resolved
+        self.each = each
+        """Whether every thread runs all of it for itself."""
         self.top = body.body if isinstance(body, Seq) else (body,)
         self.parent = b.body
         self.local: set[Var] = set()
@@ -193,7 +208,7 @@ class Nest:
         """Whether this thread and register do the memory writes of the iteration (one of its holders
         must)."""
         b = self.b
-        if self.loop.layout.replication <= 1:
+        if self.each or self.loop.layout.replication <= 1:
             return None
         zeros = self.loop.layout.is_owner(b.thread)
         if zeros is None:

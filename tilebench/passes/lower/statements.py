@@ -104,8 +104,33 @@ def _because(s: SyncThreads) -> list[str]:
 # -- control flow --------------------------------------------------------------------------------------------
 
 
+def _wide_trips(b: Builder, s: For) -> int | None:
+    """Iterations of a T.vectorized loop of plain stores that each thread does for itself; None for other loops."""
+    count = int_value(s.stop)
+    if s.kind != "vectorized" or b.nest is not None or not is_const(s.start, 0) or not is_const(s.step, 1):
+        return None
+    if count not in (2, 4, 8, 16):
+        return None
+    for part in s.body.body if isinstance(s.body, Seq) else (s.body,):
+        private = isinstance(part, Store) and part.buffer.scope in ("local", "var")
+        if (
+            not isinstance(part, Store)
+            or part.buffer.scope == "fragment"
+            or not (private or b.is_per_thread(part))
+        ):
+            return None
+        if any(isinstance(n, Load) and n.buffer.scope == "fragment" for n in walk(part)):
+            return None
+    return count
+
+
 def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     """A For with its own variable; unrolled when it indexes registers and its trips are few."""
+    if (count := _wide_trips(b, s)) is not None:
+        from tilebench.passes.lower.nest import lower_vectorized
+
+        lower_vectorized(b, s, count)
+        return
     start, stop, step = (b.simple(b.expr(x)) for x in (s.start, s.stop, s.step))
     low, high = bounds(start, b.ranges), bounds(stop, b.ranges)
     forward = (int_value(step) or 1) > 0
