@@ -93,7 +93,7 @@ def test_hover_in_the_hardware_view_says_the_element(page: Any) -> None:
 def test_a_replicated_element_names_all_its_holders(page: Any) -> None:
     mount(page, load())
     page.get_by_label("buffer").select_option("row_max")
-    hover(page, 0, 0, 4, 32)
+    hover(page, 0, 0, 8, 16)
     assert "8 holders: 0:0 1:0 2:0 3:0 64:0" in status(page)
 
 

@@ -28,7 +28,7 @@ const VEIL = [22, 27, 34, 150]; // over what is not lit: the light colours stand
 export function grid(el, label, events) {
   /** @type {GridData} */
   let data = { rows: 1, columns: 1, colours: new Uint8ClampedArray(4) };
-  let view = { s: 1, x: 0, y: 0, width: 300, height: 150, fit: 1 };
+  let view = { s: 1, x: 0, y: 0, width: 300, height: 150, fit: 1, room: 300 };
   /** @type {[number, number]} */
   let cursor = [0, 0];
   let shown = false;
@@ -48,7 +48,16 @@ export function grid(el, label, events) {
     const aspect = data.aspect || 1;
     const room = Math.max(120, box.clientWidth || el.clientWidth || 600);
     const s = Math.min(LARGEST_CELL, room / (data.columns * aspect), TALLEST / data.rows);
-    view = { s, x: 0, y: 0, width: Math.min(room, Math.max(1, Math.round(data.columns * aspect * s))), height: Math.max(1, Math.round(data.rows * s)), fit: s };
+    view = { s, x: 0, y: 0, width: 1, height: 1, fit: s, room };
+    size();
+  }
+
+  /** The canvases as large as the tile at this zoom, up to the room there is. */
+  function size() {
+    const width = Math.min(view.room, Math.max(1, Math.round(data.columns * w()))), height = Math.min(TALLEST, Math.max(1, Math.round(data.rows * view.s)));
+    if (width === view.width && height === view.height) return;
+    view.width = width;
+    view.height = height;
     const dpr = globalThis.devicePixelRatio || 1;
     for (const canvas of [base, over]) {
       canvas.width = Math.round(view.width * dpr);
@@ -120,7 +129,9 @@ export function grid(el, label, events) {
 
   function overlay() {
     const ctx = context(over);
+    ctx.globalAlpha = data.text && view.s >= 12 ? 0.55 : 1; // text under the veil stays readable
     if (mask) ctx.drawImage(veil, view.x, view.y, data.columns * w(), data.rows * view.s);
+    ctx.globalAlpha = 1;
     const ring = (r, c, colour, width) => {
       ctx.strokeStyle = colour;
       ctx.lineWidth = width;
@@ -167,6 +178,7 @@ export function grid(el, label, events) {
     view.x = px - (px - view.x) * k;
     view.y = py - (py - view.y) * k;
     view.s = s;
+    size();
     bound();
     paint();
   }

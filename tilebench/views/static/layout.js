@@ -270,7 +270,7 @@ export function draw(el, state, act) {
     tools.append(
       choice("buffer", infos.map((i) => [i.buffer, `${i.buffer} ${i.shape.join("×")}`]), p.info.buffer, (v) => show(v)),
       choice("colour", MODES, own.mode, (v) => { own.mode = v; repaint(); }),
-      choice("view", [["tensor", "tensor: who holds it"], ["hardware", "hardware: thread × register"]], own.view, (v) => { own.view = v; repaint(); }),
+      choice("view", [["tensor", "tensor"], ["hardware", "hardware: thread × register"]], own.view, (v) => { own.view = v; repaint(); }),
       choice("follow", Object.values(FOLLOW).map((f) => [f, `same ${f}`]), own.follow, (v) => { own.follow = v; light(); }),
       input,
       button("fit", () => g.box.dispatchEvent(new KeyboardEvent("keydown", { key: "0" })), "the whole tile (key 0)"),

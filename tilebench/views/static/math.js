@@ -183,7 +183,7 @@ export function unflatten(shape, flat) {
  */
 export function gridOf(shape, slice = 0) {
   if (shape.length === 1) {
-    const columns = Math.min(32, shape[0]);
+    const columns = Math.min(16, shape[0]);
     const rows = Math.ceil(shape[0] / columns);
     return { rows, columns, slices: 1, elementAt: (r, c) => (r * columns + c < shape[0] ? r * columns + c : -1), cellOf: (e) => [Math.floor(e / columns), e % columns] };
   }

@@ -20,7 +20,7 @@ export function draw(el, state, act) {
   if (report.ops.length) {
     el.append(table(["op", "line", "carried out by", "why"], report.ops.map((op) => [
       op.text, op.span ? button(String(op.span.line), () => act.pin({ line: op.span.line, op: op.id }), "pin this line") : "–", op.instruction || "–",
-      h("span", {}, op.reason, ...op.declined.map((d) => h("div", { class: "tb-hint" }, d)))]), "ops"));
+      h("div", { class: "tb-prose" }, op.reason, ...op.declined.map((d) => h("div", { class: "tb-hint" }, d)))]), "ops"));
   }
   return () => {};
 }
