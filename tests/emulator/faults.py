@@ -418,6 +418,18 @@ def in_place_shift_in_one_block(bad: bool) -> Case:
 
 
 @case
+def write_after_two_readers(bad: bool) -> Case:
+    b = Build(64)
+    x, y = b.tensor("X", 64, "int32", "inout"), b.tensor("Y", 64, "int32", "inout")
+    b.store(y, b.tx, b.load(x, 63 - b.tx))
+    if not bad:
+        b.sync()
+    r = b.store(y, b.tx, b.load(x, b.tx))
+    w = b.store(x, b.tx, 5)
+    return Case(b, (np.arange(64, dtype=np.int32), zeros(64, "int32")), "race", None)
+
+
+@case
 def in_place_shift_over_blocks(bad: bool) -> Case:
     b = Build(32, (3,))
     x, y = b.tensor("X", 97, "int32", "inout"), b.tensor("Y", 97, "int32", "inout")

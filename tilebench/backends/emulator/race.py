@@ -167,22 +167,22 @@ class Shadow:
 
 
 class GlobalShadow:
-    """The shadow of one global array, over all blocks of a launch; threads are numbered block * threads +
-    thread.
+    """The shadow of one global array over all blocks; threads are numbered block * threads + thread.
 
     Blocks are never ordered with each other. reads: kept only for arrays that the program also writes.
     """
 
     def __init__(self, elements: int, threads: int, reads: bool, race: Report) -> None:
         self.threads, self.reads, self.race = threads, reads, race
-        self.w_thread = np.full(elements, -1, dtype=np.int64)
+        self.w_thread = np.zeros(elements, dtype=np.int64)  # thread + 1: untouched pages cost nothing
         self.w_seg = np.zeros(elements, dtype=np.int32)
         self.w_site = np.zeros(elements, dtype=np.int32)
         self.w_atomic = np.zeros(elements, dtype=bool)
         if reads:
-            self.r_thread = np.full(elements, -1, dtype=np.int64)
-            self.r_other = np.full(elements, -1, dtype=np.int64)
+            self.r_thread = np.zeros(elements, dtype=np.int64)
+            self.r_other = np.zeros(elements, dtype=np.int64)
             self.r_seg = np.zeros(elements, dtype=np.int32)
+            self.r_other_seg = np.zeros(elements, dtype=np.int32)
             self.r_site = np.zeros(elements, dtype=np.int32)
 
     def _unordered(
@@ -198,7 +198,7 @@ class GlobalShadow:
         """Threads t of `block` read elements e."""
         if not self.reads:
             return
-        writer = self.w_thread[e]
+        writer = self.w_thread[e] - 1
         if writer.max() >= 0:
             bad = self._unordered(writer, self.w_seg[e], t, block, clock)
             if bad.any():
@@ -213,15 +213,18 @@ class GlobalShadow:
                         "RAW",
                     ),
                 )
-        mine = t.astype(np.int64) + block * self.threads
+        mine = t.astype(np.int64) + (block * self.threads + 1)
+        now = clock.seg[t >> 5]
         old = self.r_thread[e]
+        changed = old != mine
+        self.r_other[e] = np.where(changed, old, self.r_other[e])
+        self.r_other_seg[e] = np.where(changed, self.r_seg[e], self.r_other_seg[e])
         self.r_thread[e] = mine
-        self.r_other[e] = np.where(old != mine, old, self.r_other[e])
-        last = self.r_thread[e]
-        lost = last != mine
+        self.r_seg[e] = now
+        lost = self.r_thread[e] != mine
         if lost.any():
             self.r_other[e[lost]] = mine[lost]
-        self.r_seg[e] = clock.seg[t >> 5]
+            self.r_other_seg[e[lost]] = now[lost]
         self.r_site[e] = site
 
     def write(
@@ -237,7 +240,7 @@ class GlobalShadow:
     ) -> None:
         """Threads t of `block` write elements e."""
         mine = t.astype(np.int64) + block * self.threads
-        writer = self.w_thread[e]
+        writer = self.w_thread[e] - 1
         if writer.max() >= 0:
             bad = self._unordered(writer, self.w_seg[e], t, block, clock)
             if atomic:
@@ -248,17 +251,18 @@ class GlobalShadow:
                     site, Conflict(int(e[i]), int(writer[i]), int(self.w_site[e[i]]), int(mine[i]), "WAW")
                 )
         if self.reads:
-            for reader in (self.r_thread[e], self.r_other[e]):
-                bad = self._unordered(reader, self.r_seg[e], t, block, clock)
+            for threads, seg in ((self.r_thread, self.r_seg), (self.r_other, self.r_other_seg)):
+                reader = threads[e] - 1
+                bad = self._unordered(reader, seg[e], t, block, clock)
                 if bad.any():
                     i = int(np.flatnonzero(bad)[0])
                     self.race(
                         site, Conflict(int(e[i]), int(reader[i]), int(self.r_site[e[i]]), int(mine[i]), "WAR")
                     )
                     break
-        self.w_thread[e] = mine
+        self.w_thread[e] = mine + 1
         if not atomic:
-            last = self.w_thread[e]
+            last = self.w_thread[e] - 1
             clash = last != mine
             if clash.any():
                 i = int(np.flatnonzero(clash)[0])
@@ -271,7 +275,7 @@ class GlobalShadow:
     @property
     def written(self) -> np.ndarray:
         """Which elements were written."""
-        return self.w_thread >= 0
+        return self.w_thread > 0
 
 
 def _telling(bad: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> int:

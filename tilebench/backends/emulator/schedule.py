@@ -63,8 +63,8 @@ def run_program(
     code: a Lowered names elements in findings by coordinates in tiles, a bare Program by flat indices;
     arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in
     blocks (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest),
-    None for all; checks: shadow memory and counts (bounds are always checked). Raises LaunchError when an argument is
-    no array or the grid is unknown.
+    None for all; checks: shadow memory and counts (bounds are always checked).
+    Raises LaunchError when an argument is no array or the grid is unknown.
     """
     program = code.program if isinstance(code, Lowered) else code
     values: dict[Var, Any] = dict(symbols)
