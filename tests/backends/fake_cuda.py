@@ -47,10 +47,14 @@ class FakeCuda:
         if not name.startswith("cu"):
             raise AttributeError(name)
         values = {
-            "cuDeviceGetName": (b"Fake H200" + b"\0" * 10,), "cuDeviceTotalMem": (1 << 37,), "cuModuleLoadData": ("module",),
-            "cuModuleGetFunction": (77,), "cuMemAllocAsync": (0x5000,), "cuMemGetInfo": (1 << 30, 1 << 37),
+            "cuDeviceGetName": (b"Fake H200" + b"\0" * 10,),
+            "cuDeviceTotalMem": (1 << 37,),
+            "cuModuleLoadData": ("module",),
+            "cuModuleGetFunction": (77,),
+            "cuMemAllocAsync": (0x5000,),
+            "cuMemGetInfo": (1 << 30, 1 << 37),
             "cuOccupancyMaxActiveBlocksPerMultiprocessor": (3,),
-        }.get(name, ())  # fmt: skip
+        }.get(name, ())
         return lambda *arguments: self._answer(name, arguments, *values)
 
     def cuDeviceGetCount(self) -> tuple[Any, ...]:

@@ -25,7 +25,8 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC on this
 def test_what_is_built_says_what_it_needs() -> None:
     built = build_program(kernels.softmax(), TARGET, programs.CELL, Store(None)).built
     assert [c.level for c in built.code] == ["cuda", "ptx"]
-    assert built.registers is not None and 20 < built.registers < 80
+    assert built.registers is not None
+    assert 20 < built.registers < 80
     assert built.spill_bytes == 0
     assert built.shared_bytes == 32
     assert built.binary.startswith(b"\x7fELF")
@@ -46,7 +47,8 @@ def test_spills_are_read_from_the_log() -> None:
     )
     built = build_program(m.program(), TARGET, programs.CELL, Store(None)).built
     assert built.registers == 32
-    assert built.spill_bytes and built.spill_bytes > 100
+    assert built.spill_bytes
+    assert built.spill_bytes > 100
 
 
 def test_the_log_is_read_line_by_line() -> None:
@@ -57,7 +59,8 @@ ptxas         .     16 bytes stack frame, 24 bytes spill stores, 40 bytes spill 
 ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size"""
     registers, spills, stack, warnings = nvrtc.read_log(log)
     assert (registers, spills, stack) == (168, 64, 16)
-    assert len(warnings) == 1 and "C7510" in warnings[0]
+    assert len(warnings) == 1
+    assert "C7510" in warnings[0]
     assert nvrtc.read_log("") == (None, None, 0, ())
 
 
@@ -96,7 +99,8 @@ def test_a_gemm_is_tensor_core_instructions_and_wide_copies_only() -> None:
     assert text.count("HMMA.16816.F32") == 64
     assert text.count("LDSM.16.M88.4") == 16
     assert "LDGSTS.E.BYPASS.128" in text
-    assert "LDL" not in text and "STL" not in text, "register arrays are registers"
+    assert "LDL" not in text, "register arrays are registers"
+    assert "STL" not in text
     assert built.spill_bytes == 0
 
 
@@ -120,7 +124,9 @@ def test_refused_text_is_our_bug_at_the_users_line() -> None:
     assert error.value.at is not None
     assert error.value.at.line == 17
     shown = str(error.value)
-    assert "line 17" in shown and "undeclared" in shown and "sm_90a" in shown
+    assert "line 17" in shown
+    assert "undeclared" in shown
+    assert "sm_90a" in shown
 
 
 @needs_nvrtc
@@ -132,7 +138,7 @@ def test_ptxas_refusals_are_our_bug_too() -> None:
 
 @needs_nvrtc
 def test_an_unknown_architecture_is_named() -> None:
-    with pytest.raises(TargetError, match="TB511.*sm_35"):
+    with pytest.raises(TargetError, match=r"TB511.*sm_35"):
         nvrtc.compile_text("", "sm_35")
 
 

@@ -146,7 +146,7 @@ def test_an_error_that_is_not_sticky_leaves_the_next_call_working(
     call: str, code: int, tb: str, words: str
 ) -> None:
     api = FakeCuda()
-    program, workspace = with_workspace()
+    program, _ = with_workspace()
     run = executable(api, program)
     api.fail[call] = code
 
@@ -187,8 +187,20 @@ def test_scalars_and_symbols_are_passed_in_their_own_width() -> None:
     m = programs.Maker()
     n = m.symbol("n")
     x = m.tensor("x", n, int32, "inout")
-    values = {"bool": True, "int8": -3, "uint8": 250, "int16": -300, "int32": -70000, "int64": -(2**40), "uint64": 2**63,
-              "float16": 1.5, "bfloat16": -2.0, "float32": 0.1, "float64": 0.1, "float8_e4m3": 1.0}  # fmt: skip
+    values = {
+        "bool": True,
+        "int8": -3,
+        "uint8": 250,
+        "int16": -300,
+        "int32": -70000,
+        "int64": -(2**40),
+        "uint64": 2**63,
+        "float16": 1.5,
+        "bfloat16": -2.0,
+        "float32": 0.1,
+        "float64": 0.1,
+        "float8_e4m3": 1.0,
+    }
     for name in values:
         m.scalar(name, DTYPES[name])
     m.add(programs.store(x, m.thread, n))

@@ -104,10 +104,29 @@ def test_every_narrow_float_widens_to_its_value(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16", "tfloat32"])
 def test_rounding_to_a_narrow_float_is_the_specification(dtype: str) -> None:
     rng = np.random.default_rng(3)
-    values = np.concatenate([
-        rng.standard_normal(600), rng.standard_normal(200) * 1e-3, rng.standard_normal(100) * 300, [0.0, -0.0, np.nan],
-        [448, 464, 465, 57344, 65504, 2.0**-9, 2.0**-10, 1.5 * 2.0**-10, 2.0**-16, 2.0**-17, 1 + 2.0**-4, 1 + 2.0**-9, 1 + 2.0**-11],
-    ]).astype(np.float32)  # fmt: skip
+    values = np.concatenate(
+        [
+            rng.standard_normal(600),
+            rng.standard_normal(200) * 1e-3,
+            rng.standard_normal(100) * 300,
+            [0.0, -0.0, np.nan],
+            [
+                448,
+                464,
+                465,
+                57344,
+                65504,
+                2.0**-9,
+                2.0**-10,
+                1.5 * 2.0**-10,
+                2.0**-16,
+                2.0**-17,
+                1 + 2.0**-4,
+                1 + 2.0**-9,
+                1 + 2.0**-11,
+            ],
+        ]
+    ).astype(np.float32)
     [(found, _)] = compute([(values, "float32")], lambda x: [cast(x, DTYPES[dtype])])
     expected = round_tf32(values) if dtype == "tfloat32" else encode(values, DTYPES[dtype])
     same_bits(found, np.asarray(expected).astype(found.dtype, copy=False), dtype)
@@ -146,7 +165,8 @@ def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
 @pytest.mark.parametrize("fast_math", [False, True])
 def test_math_functions_are_close_to_float64(fast_math: bool) -> None:
     x = np.linspace(0.1, 4.0, 512, dtype=np.float32)
-    names = "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan tanh erf rcp sigmoid sinh cosh asinh".split()
+    names = "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan tanh erf rcp sigmoid sinh cosh asinh"
+    names = names.split()
     found = compute([(x, "float32")], lambda v: [call(n, [v], float32) for n in names], fast_math)
     import math
 
@@ -200,8 +220,13 @@ def test_atomics_of_every_type_combine_all_threads() -> None:
     arrays = {p.name: np.zeros(32, p.value.dtype.storage_dtype) for p in program.params}
     found = run(program, arrays)
     operations = {
-        "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    }  # fmt: skip
+        "add": np.add,
+        "max": np.maximum,
+        "min": np.minimum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     for op in programs.ATOMIC_OPS:
         for dtype in programs.atomic_types(op):
             got = decode(found[f"x_{op}_{dtype}"], dtype)[:16]
@@ -213,7 +238,7 @@ def test_atomics_of_every_type_combine_all_threads() -> None:
             assert np.array_equal(got, decode(encode(want, dtype), dtype)), (op, dtype, got)
 
 
-@pytest.mark.parametrize("rows,columns", [(64, 4096), (3, 2048)])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 4096), (3, 2048)])
 def test_a_row_softmax(rows: int, columns: int) -> None:
     program = kernels.softmax(rows, columns, arch())
     x = np.random.default_rng(1).standard_normal((rows, columns)).astype(np.float16)

@@ -20,8 +20,8 @@ import numpy as np
 
 from tilebench.backends.cuda.driver import ArgumentPack
 from tilebench.backends.cuda.emit import ENTRY, emit, kernel_parameters
-from tilebench.ir.thread import Barrier, Memory, Program
 from tilebench.ir.rewrite import walk
+from tilebench.ir.thread import Barrier, Memory, Program
 
 _ON_HOST = ("asm", "__cvta", "struct ", "to_f32(bf16 h)")
 """Marks of the definitions that host.h has in its own way."""
@@ -42,10 +42,8 @@ def chunks(prelude: str) -> list[str]:
             continue
         current.append(line)
         text = "\n".join(current)
-        if (
-            text.count("{") == text.count("}")
-            and not line.startswith(("//", "template"))
-            or (line.startswith("template") and text.count("{") == text.count("}") > 0)
+        if (text.count("{") == text.count("}") and not line.startswith(("//", "template"))) or (
+            line.startswith("template") and text.count("{") == text.count("}") > 0
         ):
             found.append(text)
             current = []

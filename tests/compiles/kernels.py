@@ -68,9 +68,20 @@ def softmax(rows: int = 512, columns: int = 4096, arch: str = "sm_90a", threads:
         unrolled(per // 8, lambda r: VectorCopy(gy, address(r), h, r * 8, 8, loc=at(13)), 13),
     )
     return Program(
-        "softmax", (Param("X", x), Param("Y", y, "out")), {x: gx, y: gy}, (), (const(rows),), (bx,), t, threads,
-        (Role("all", 0, threads, Seq(body)),), (h, f, m, s), (red,), threads // 32 * 4, arch,
-    )  # fmt: skip
+        "softmax",
+        (Param("X", x), Param("Y", y, "out")),
+        {x: gx, y: gy},
+        (),
+        (const(rows),),
+        (bx,),
+        t,
+        threads,
+        (Role("all", 0, threads, Seq(body)),),
+        (h, f, m, s),
+        (red,),
+        threads // 32 * 4,
+        arch,
+    )
 
 
 def gemm(
@@ -119,11 +130,33 @@ def gemm(
             return wn * 64 + i * 16 + lane % 8 + lane // 16 * 8
 
         at_a, at_b = stage * (BM * BK), stage * (BN * BK)
-        return Seq((
-            unrolled(4, lambda i: LdMatrix(fa, i * 8, sa, at_a + swizzled(row_a(i), kk * 2 + lane // 16), 4, loc=at(7)), 7),
-            unrolled(4, lambda i: LdMatrix(fb, i * 8, sb, at_b + swizzled(row_b(i), kk * 2 + lane // 8 % 2), 4, loc=at(7)), 7),
-            unrolled(4, lambda i: unrolled(8, lambda j: Mma((16, 8, 16), acc, (i * 8 + j) * 4, fa, i * 8, fb, j * 4, loc=at(8)), 8), 8),
-        ))  # fmt: skip
+        return Seq(
+            (
+                unrolled(
+                    4,
+                    lambda i: LdMatrix(
+                        fa, i * 8, sa, at_a + swizzled(row_a(i), kk * 2 + lane // 16), 4, loc=at(7)
+                    ),
+                    7,
+                ),
+                unrolled(
+                    4,
+                    lambda i: LdMatrix(
+                        fb, i * 8, sb, at_b + swizzled(row_b(i), kk * 2 + lane // 8 % 2), 4, loc=at(7)
+                    ),
+                    7,
+                ),
+                unrolled(
+                    4,
+                    lambda i: unrolled(
+                        8,
+                        lambda j: Mma((16, 8, 16), acc, (i * 8 + j) * 4, fa, i * 8, fb, j * 4, loc=at(8)),
+                        8,
+                    ),
+                    8,
+                ),
+            )
+        )
 
     def write(i: Var, j: Var) -> Stmt:
         def one(e: int) -> Stmt:

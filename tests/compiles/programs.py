@@ -130,9 +130,21 @@ class Maker:
         """The whole."""
         role = Role("all", 0, self.threads, Seq(tuple(self.body)))
         return Program(
-            name, tuple(self.params), dict(self.globals), tuple(self.symbols), self.grid, self.blocks, self.thread, self.threads,
-            (role,), tuple(self.registers), tuple(self.shared), self.bytes, self.arch, dict(self.facts),
-        )  # fmt: skip
+            name,
+            tuple(self.params),
+            dict(self.globals),
+            tuple(self.symbols),
+            self.grid,
+            self.blocks,
+            self.thread,
+            self.threads,
+            (role,),
+            tuple(self.registers),
+            tuple(self.shared),
+            self.bytes,
+            self.arch,
+            dict(self.facts),
+        )
 
 
 def elementwise(
@@ -160,16 +172,63 @@ def conversions(arch: str) -> Program:
     )
 
 
-UNARY = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf sigmoid "
-    "floor ceil round trunc nearbyint abs rcp"
-).split()
-BINARY = "pow fmod atan2 copysign hypot nextafter".split()
+UNARY = [
+    "exp",
+    "exp2",
+    "exp10",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "sigmoid",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "nearbyint",
+    "abs",
+    "rcp",
+]
+BINARY = ["pow", "fmod", "atan2", "copysign", "hypot", "nextafter"]
 ARITHMETIC = ("add", "sub", "mul", "div", "min", "max", "pow", "eq", "ne", "lt", "le", "gt", "ge")
 INTEGER_OPS = (
-    "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max", "pow", "bitand", "bitor", "bitxor", "shl",
-    "shr", "eq", "ne", "lt", "le", "gt", "ge",
-)  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "floormod",
+    "truncdiv",
+    "truncmod",
+    "min",
+    "max",
+    "pow",
+    "bitand",
+    "bitor",
+    "bitxor",
+    "shl",
+    "shr",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+)
 
 
 def mathematics(arch: str, dtype: DType, fast_math: bool = False) -> Program:
@@ -230,9 +289,15 @@ def bits(arch: str) -> Program:
         found.append(call("syncthreads_count", [p], int32))
         by_name = {x.dtype.name: x for x in xs}
         pairs = (
-            "float32 int32", "int32 float32", "float16 uint16", "uint16 bfloat16", "float64 int64", "uint8 float8_e4m3",
-            "float8_e5m2 int8", "bfloat16 float16",
-        )  # fmt: skip
+            "float32 int32",
+            "int32 float32",
+            "float16 uint16",
+            "uint16 bfloat16",
+            "float64 int64",
+            "uint8 float8_e4m3",
+            "float8_e5m2 int8",
+            "bfloat16 float16",
+        )
         for pair in pairs:
             source, to = pair.split()
             found.append(call("reinterpret", [by_name[source]], DTYPES[to]))
@@ -307,11 +372,18 @@ def memory_accesses(arch: str) -> Program:
 
 
 MMA = (
-    ((16, 8, 16), "float32", "float16"), ((16, 8, 8), "float32", "float16"), ((16, 8, 16), "float16", "float16"),
-    ((16, 8, 16), "float32", "bfloat16"), ((16, 8, 8), "float32", "bfloat16"), ((16, 8, 8), "float32", "tfloat32"),
-    ((16, 8, 4), "float32", "tfloat32"), ((16, 8, 8), "float32", "float32"), ((16, 8, 32), "int32", "int8"),
-    ((16, 8, 32), "int32", "uint8"), ((16, 8, 16), "int32", "int8"),
-)  # fmt: skip
+    ((16, 8, 16), "float32", "float16"),
+    ((16, 8, 8), "float32", "float16"),
+    ((16, 8, 16), "float16", "float16"),
+    ((16, 8, 16), "float32", "bfloat16"),
+    ((16, 8, 8), "float32", "bfloat16"),
+    ((16, 8, 8), "float32", "tfloat32"),
+    ((16, 8, 4), "float32", "tfloat32"),
+    ((16, 8, 8), "float32", "float32"),
+    ((16, 8, 32), "int32", "int8"),
+    ((16, 8, 32), "int32", "uint8"),
+    ((16, 8, 16), "int32", "int8"),
+)
 MMA_FP8 = (
     ((16, 8, 32), "float32", "float8_e4m3"),
     ((16, 8, 32), "float32", "float8_e5m2"),

@@ -69,9 +69,25 @@ def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
 
     with np.errstate(all="ignore"):
         want = [
-            x + y, x - y, x * y, x // y, x % y, np.minimum(x, y), np.maximum(x, y), x & y, x | y, x ^ y, x < y, x >= y, x != y,
-            x // k, x % k, x // kind.type(4), x % kind.type(4), (x + y) * x - y,
-        ]  # fmt: skip
+            x + y,
+            x - y,
+            x * y,
+            x // y,
+            x % y,
+            np.minimum(x, y),
+            np.maximum(x, y),
+            x & y,
+            x | y,
+            x ^ y,
+            x < y,
+            x >= y,
+            x != y,
+            x // k,
+            x % k,
+            x // kind.type(4),
+            x % kind.type(4),
+            (x + y) * x - y,
+        ]
     for got, expected in zip(compute([(x, dtype), (y, dtype)], make), want, strict=True):
         same(got, expected)
 
@@ -79,10 +95,29 @@ def test_integer_arithmetic_wraps_and_floors(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_e5m2", "float16", "bfloat16", "tfloat32"])
 def test_rounding_to_a_narrow_float_is_the_specification(dtype: str) -> None:
     rng = np.random.default_rng(3)
-    values = np.concatenate([
-        rng.standard_normal(60), rng.standard_normal(60) * 1e-3, rng.standard_normal(20) * 300, [0.0, -0.0, np.nan, np.inf, -np.inf],
-        [448, 464, 465, 57344, 65504, 2.0**-9, 2.0**-10, 1.5 * 2.0**-10, 2.0**-16, 2.0**-17, 1 + 2.0**-4, 1 + 2.0**-9, 1 + 2.0**-11],
-    ]).astype(np.float32)  # fmt: skip
+    values = np.concatenate(
+        [
+            rng.standard_normal(60),
+            rng.standard_normal(60) * 1e-3,
+            rng.standard_normal(20) * 300,
+            [0.0, -0.0, np.nan, np.inf, -np.inf],
+            [
+                448,
+                464,
+                465,
+                57344,
+                65504,
+                2.0**-9,
+                2.0**-10,
+                1.5 * 2.0**-10,
+                2.0**-16,
+                2.0**-17,
+                1 + 2.0**-4,
+                1 + 2.0**-9,
+                1 + 2.0**-11,
+            ],
+        ]
+    ).astype(np.float32)
     [found] = compute([(values, "float32")], lambda x: [cast(x, DTYPES[dtype])])
     want = round_tf32(values) if dtype == "tfloat32" else np.asarray(encode(values, DTYPES[dtype]))
     same(decode(found, DTYPES[dtype]), decode(want, DTYPES[dtype]))
@@ -168,7 +203,7 @@ def test_the_suites_run(suite: object) -> None:
     for p in program.params:
         has_shape = hasattr(p.value, "shape")
         values[p.name] = np.ones(4096, p.value.dtype.storage_dtype) if has_shape else 1
-    host.run(program, values, tuple(1 for _ in program.grid), {s: 8 for s in program.symbols})
+    host.run(program, values, tuple(1 for _ in program.grid), dict.fromkeys(program.symbols, 8))
 
 
 def test_atomics_of_every_type_combine_all_threads() -> None:
@@ -176,8 +211,13 @@ def test_atomics_of_every_type_combine_all_threads() -> None:
     values = {p.name: np.zeros(32, p.value.dtype.storage_dtype) for p in program.params}
     found = host.run(program, values)
     operations = {
-        "add": np.add, "max": np.maximum, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    }  # fmt: skip
+        "add": np.add,
+        "max": np.maximum,
+        "min": np.minimum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
     for op, run in operations.items():
         for dtype in programs.atomic_types(op):
             got = decode(found[f"x_{op}_{dtype}"], dtype)[:16]

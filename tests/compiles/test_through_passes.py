@@ -60,18 +60,18 @@ def check(
 def grid_of(program: Program) -> tuple[int, ...]:
     from tilebench.ir.simplify import bounds
 
-    sizes = [bounds(g, {s: (SYMBOL, SYMBOL) for s in program.symbols}) for g in program.grid]
+    sizes = [bounds(g, dict.fromkeys(program.symbols, (SYMBOL, SYMBOL))) for g in program.grid]
     return tuple(s[0] for s in sizes if s is not None)
 
 
 def on_host(program: Program, values: dict[str, Any]) -> dict[str, np.ndarray]:
-    return host.run(program, values, grid_of(program), {s: SYMBOL for s in program.symbols})
+    return host.run(program, values, grid_of(program), dict.fromkeys(program.symbols, SYMBOL))
 
 
 def on_gpu(program: Program, values: dict[str, Any]) -> dict[str, np.ndarray]:
     from tests.backends.test_cuda_gpu import run as launch
 
-    return launch(program, values, grid_of(program), {s: SYMBOL for s in program.symbols})
+    return launch(program, values, grid_of(program), dict.fromkeys(program.symbols, SYMBOL))
 
 
 @pytest.mark.skipif(not host.available(), reason="no g++ on this machine")

@@ -22,8 +22,9 @@ def gemm(
     num_stages: int = 3,
     threads: int = 128,
     panel: int = 0,
+    staged: bool = False,
 ) -> Any:
-    """C = op(A) @ op(B). panel: rasterise the blocks in panels of this many."""
+    """C = op(A) @ op(B). panel: rasterise the blocks in panels of this many; staged: C leaves through shared memory."""
     A_shape = (K, M) if transpose_A else (M, K)
     B_shape = (N, K) if transpose_B else (K, N)
     A_tile = (block_K, block_M) if transpose_A else (block_M, block_K)
@@ -47,7 +48,12 @@ def gemm(
                 else:
                     T.copy(B[k * block_K, bx * block_N], B_s)
                 T.gemm(A_s, B_s, C_f, transpose_A, transpose_B)
-            T.copy(C_f, C[by * block_M, bx * block_N])
+            if staged:
+                C_s = T.alloc_shared((block_M, block_N), out_dtype)
+                T.copy(C_f, C_s)
+                T.copy(C_s, C[by * block_M, bx * block_N])
+            else:
+                T.copy(C_f, C[by * block_M, bx * block_N])
 
     return gemm_kernel
 

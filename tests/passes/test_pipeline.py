@@ -44,19 +44,15 @@ issue copies:
   with A_s#0, B_s#0:
     copy(A[by * 64:+64, 0:+32], A_s)
     copy(B[0:+32, bx * 64:+64], B_s)
-issue copies:
-  with A_s#1, B_s#1:
-    copy(A[by * 64:+64, 32:+32], A_s)
-    copy(B[32:+32, bx * 64:+64], B_s)
 for ko in range(0, 8):
-  slot: int32 = truncmod(ko, 3)
-  free: int32 = select(slot == 0, 2, slot - 1)
-  later: int32 = min(ko + 2, 7)
-  wait copies pending=1
+  slot: int32 = truncmod(ko, 2)
+  free: int32 = select(slot == 0, 1, slot - 1)
+  later: int32 = min(ko + 1, 7)
+  wait copies pending=0
   sync_threads()
   issue copies:
     with A_s#free, B_s#free:
-      if ko < 6:
+      if ko < 7:
         copy(A[by * 64:+64, later * 32:+32], A_s)
         copy(B[later * 32:+32, bx * 64:+64], B_s)
   with A_s#slot, B_s#slot:
@@ -109,7 +105,7 @@ copy(O_s, O[bx * 64:+64, 0:+64])"""
 
 @pytest.mark.parametrize(
     ("kernel", "text"),
-    [(lambda: pipelined_gemm(128, 128, 256), GEMM), (lambda: attention(256), ATTENTION)],
+    [(lambda: pipelined_gemm(128, 128, 256, stages=2), GEMM), (lambda: attention(256), ATTENTION)],
     ids=["gemm", "attention"],
 )
 def test_the_opened_loop(kernel: Callable[[], Kernel], text: str) -> None:

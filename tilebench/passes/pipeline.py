@@ -26,9 +26,7 @@ from tilebench.ir.expr import Expr, Var, binary, cast, const, int_value, is_cons
 from tilebench.ir.rewrite import children, loads, rebuild, seq, substitute, variables, walk
 from tilebench.ir.tile import (
     Bind,
-    Break,
     Buffer,
-    Continue,
     For,
     If,
     Issue,
@@ -43,7 +41,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.ops.copy import Copy
 from tilebench.passes.pipeline_table import Table, read_table
-from tilebench.passes.regions import Touch, overwrites, root_of, touches
+from tilebench.passes.regions import Touch, leaves_loop, overwrites, root_of, touches
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.select import ASYNCHRONOUS, bound_indices
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
@@ -127,7 +125,7 @@ class _Opener:
                 if loop.num_stages < 2
                 else ("it has at most one iteration",),
             )
-        if _leaves(loop.body):
+        if leaves_loop(loop.body):
             return _Ahead((), (), ("break or continue would skip the copies of later iterations",))
         written_out = bound_indices(loop.body)
         accesses = {id(p): list(touches(p)) for p in parts}
@@ -219,7 +217,6 @@ def _trips(loop: Pipelined) -> int | None:
 
 # -- the opened loop
 
-
 def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -> Stmt:
     token = Token("copies", "cp_async")
     k, start, stop = loop.var, loop.start, loop.stop
@@ -248,15 +245,6 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
 
 
 # -- conditions
-
-
-def _leaves(s: Stmt) -> bool:
-    """Whether a break or continue in it belongs to the loop around it."""
-    if isinstance(s, Break | Continue):
-        return True
-    if isinstance(s, For | While | Pipelined):
-        return False
-    return any(_leaves(c) for c in children(s) if isinstance(c, Stmt))
 
 
 def _depends(copy: Copy, loop: Pipelined, parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:

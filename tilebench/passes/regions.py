@@ -12,8 +12,12 @@ from tilebench.ir.expr import Expr, Load
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import (
     AtomicRMW,
+    Break,
     Buffer,
+    Continue,
+    For,
     Parallel,
+    Pipelined,
     Print,
     Region,
     Seq,
@@ -21,6 +25,7 @@ from tilebench.ir.tile import (
     Store,
     TileOp,
     Versioned,
+    While,
     whole,
 )  # fmt: skip
 from tilebench.ops.atomic import AtomicTile
@@ -122,3 +127,12 @@ def overwrites(s: Stmt, buffer: Buffer) -> bool:
             for x in straight(s.body)
         )  # fmt: skip
     return False
+
+
+def leaves_loop(s: Stmt) -> bool:
+    """Whether a break or continue in it belongs to the loop around it."""
+    if isinstance(s, Break | Continue):
+        return True
+    if isinstance(s, For | While | Pipelined):
+        return False
+    return any(leaves_loop(c) for c in children(s) if isinstance(c, Stmt))

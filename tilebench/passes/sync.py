@@ -45,7 +45,7 @@ from tilebench.ir.tile import (
     Wait,
     While,
 )  # fmt: skip
-from tilebench.passes.regions import Mode, Touch, own_touches, root_of, touches
+from tilebench.passes.regions import Mode, Touch, leaves_loop, own_touches, root_of, touches
 from tilebench.passes.stages import Allocated, BarrierNote, Synchronised
 from tilebench.passes.uniform import per_thread_statements
 
@@ -210,7 +210,7 @@ class _Walker:
                 elif self.loops:
                     self.loops[-1].continues.append((s, state))
                 return None
-            case If() | While() | For() | Pipelined() if s not in self.per_thread:
+            case If() | While() | For() | Pipelined() if not self._diverges(s):
                 return self._control(s, state)
             case _:
                 return self._simple(s, state)
@@ -316,6 +316,20 @@ class _Walker:
                     if hazard is not None:
                         return _Need(before, after, hazard)
         return None
+
+    def _diverges(self, s: Stmt) -> bool:
+        """Whether only some threads may be inside of an if or loop: no barrier can go there."""
+        if s in self.per_thread:
+            return True
+        return isinstance(s, For | While | Pipelined) and self._left_by_some(s.body)
+
+    def _left_by_some(self, s: Stmt) -> bool:
+        """Whether a break or continue of the loop around `s` stands under a condition of each thread."""
+        if isinstance(s, For | While | Pipelined):
+            return False
+        if isinstance(s, If) and s in self.per_thread:
+            return any(leaves_loop(part) for part in (s.then, s.orelse) if part is not None)
+        return any(self._left_by_some(c) for c in children(s) if isinstance(c, Stmt))
 
     # -- conflicts
 
@@ -430,10 +444,10 @@ class _Walker:
                 new: Stmt = seq(*(self.rewrite(part, notes) for part in s.body))
             case Versioned():
                 new = dataclasses.replace(s, body=self.rewrite(s.body, notes))
-            case If() if s not in self.per_thread:
+            case If() if not self._diverges(s):
                 orelse = None if s.orelse is None else self.rewrite(s.orelse, notes)
                 new = dataclasses.replace(s, then=self.rewrite(s.then, notes), orelse=orelse)
-            case While() | For() | Pipelined() if s not in self.per_thread:
+            case While() | For() | Pipelined() if not self._diverges(s):
                 tail = self._barrier(s, "end", notes)
                 new = dataclasses.replace(s, body=seq(self.rewrite(s.body, notes), tail))
             case _:
