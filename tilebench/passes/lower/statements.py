@@ -105,7 +105,7 @@ def _because(s: SyncThreads) -> list[str]:
 
 
 def _wide_trips(b: Builder, s: For) -> int | None:
-    """Iterations of a T.vectorized loop of plain stores that each thread does for itself; None for other loops."""
+    """Iterations of a T.vectorized loop of stores that each thread does for itself; None for other loops."""
     count = int_value(s.stop)
     if s.kind != "vectorized" or b.nest is not None or not is_const(s.start, 0) or not is_const(s.step, 1):
         return None
