@@ -43,8 +43,8 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.functions, w.function_text, w.scratch_places = {}, [], {}
     w.kernel = kernel
     w.width_of_host, w.tile_of_host = lanes, tile
-    w.per_thread, w.thread_var, w.threads = typed.per_thread, kernel.thread, kernel.thread_count
-    w.spread = spread_buffers(kernel, typed.per_thread)
+    w.thread_var, w.threads = kernel.thread, kernel.thread_count
+    w.spread, w.per_thread = spread_buffers(kernel, typed.per_thread)
     slots: list[Buffer | Var] = [p.value for p in kernel.params]
     slots += [s for s in kernel.symbols if not any(s is x for x in slots)]
     slots += [b for b in kernel.buffers if b.scope == "global" and b.view_of is None and not any(b is x for x in slots)]

@@ -17,7 +17,8 @@ from tilebench.backends.cpu.access import Site
 from tilebench.backends.cpu.emit import ABORT, BLOCK, COUNTER, FIRST, GRID, PRINT, SITE, TOTAL, VALUE, Emitted
 from tilebench.errors import TileError, TypeTileError
 from tilebench.ir.dtype import decode
-from tilebench.ir.tile import Print
+from tilebench.ir.expr import int_value
+from tilebench.ir.tile import Buffer, Print
 
 Worker = Callable[[int, int], None]
 WORKER_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -131,11 +132,11 @@ def report(site: Site, block: int, value: int, grid: tuple[int, ...]) -> TileErr
             dims = ", ".join(str(value) if d == site.dim else ":" for d in range(len(buffer.shape)))
             return TypeTileError(
                 "TB273",
-                f"{buffer.name}[{dims}] is out of bounds in dimension {site.dim}, {where}",
+                f"{buffer.name}[{dims}] is out of {_range(buffer, site.dim)}, {where}",
                 at=site.at,
                 why="a negative index at run time does not count from the end"
                 if value < 0
-                else f"{buffer.name} has no such element",
+                else f"{buffer.name} has no element there",
                 fix="guard it (if, T.if_then_else), or move the tile with T.copy, which clips at the ends of tensors",
             )
         case "zero":
@@ -155,6 +156,10 @@ def report(site: Site, block: int, value: int, grid: tuple[int, ...]) -> TileErr
                 why=f"{site.dtype} has {bits} bits, so it can be shifted by 0 to {bits - 1}",
                 fix="keep the shift below the width, or cast to a wider type",
             )
+        case "step":
+            return TypeTileError(
+                "TB270", f"a loop with step 0 never ends, {where}", at=site.at, fix="use a step other than 0"
+            )
         case "power":
             return TypeTileError(
                 "TB271",
@@ -170,6 +175,12 @@ def report(site: Site, block: int, value: int, grid: tuple[int, ...]) -> TileErr
                 at=site.at,
                 why="the condition was false when the kernel ran",
             )
+
+
+def _range(buffer: Buffer, dim: int) -> str:
+    size = int_value(buffer.shape[dim])
+    inside = "the tensor" if size is None else f"0..{size - 1}" if size else "an empty tensor"
+    return inside + (f" in dimension {dim}" if len(buffer.shape) > 1 else "")
 
 
 def _printed(s: Print, block: int, thread: int, pointer: int, grid: tuple[int, ...]) -> str:

@@ -136,6 +136,8 @@ class Statements(Expressions):
         start, stop, step = (self.evaluate(e) for e in (s.start, s.stop, s.step))
         first, last = bounds(s.start, self.ranges), bounds(s.stop, self.ranges)
         known = int_value(s.step)
+        if known is None:
+            self.fail_unless(self.compare("icmp ne", step, self.constant(0, step.dtype)), Site("step", s.loc))
         if first is not None and last is not None and known:
             self.ranges[s.var] = (first[0], max(last[1] - 1, first[0])) if known > 0 else (min(last[0] + 1, first[1]), first[1])
         kind = compute_type(s.var.dtype)
@@ -354,6 +356,7 @@ class Statements(Expressions):
 
     def width(self, s: Parallel, extent: int, scalars: tuple[Buffer, ...]) -> int:
         """Lanes that the nest can run in."""
+        bound = {n.var for n in walk(s.body) if isinstance(n, Bind)} | set(s.vars)
         for node in walk(s.body):
             match node:
                 case While() | Break() | Continue() | Print() | Assert():
@@ -361,10 +364,8 @@ class Statements(Expressions):
                 case AtomicRMW() if node.result is not None:
                     return 1
                 case For():
-                    inner = {v for e in (node.start, node.stop, node.step) for v in walk(e)}
-                    if any(isinstance(v, Load) or (isinstance(v, Var) and v in s.vars) for v in inner):
-                        return 1
-                    if any(isinstance(v, Var) and v not in self.env for v in inner):
+                    inner = [v for e in (node.start, node.stop, node.step) for v in walk(e)]
+                    if any(isinstance(v, Load) or (isinstance(v, Var) and any(v is b for b in bound)) for v in inner):
                         return 1
                 case _:
                     pass

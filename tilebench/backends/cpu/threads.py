@@ -82,22 +82,20 @@ def own_calls(s: Stmt) -> list[Call]:
     return found
 
 
-def spread_buffers(kernel: Kernel, per_thread: frozenset[Stmt]) -> set[Buffer]:
-    """Private buffers of which each thread has its own."""
-    found: set[Buffer] = set()
+def spread_buffers(kernel: Kernel, per_thread: frozenset[Stmt]) -> tuple[set[Buffer], frozenset[Stmt]]:
+    """Private buffers of which each thread has its own, and the statements that each thread runs: the per-thread ones and
+    those that write such a buffer with the same value everywhere."""
+    writers = [(n, r) for n in walk(kernel.body) if isinstance(n, Stmt) for r in _private_written(n)]
+    found = {r for n, r in writers if n in per_thread}
+    return found, per_thread | {n for n, r in writers if r in found}
 
-    def visit(s: Stmt) -> None:
-        if s in per_thread:
-            if isinstance(s, Store | AtomicRMW) and s.buffer.scope in ("local", "var"):
-                found.add(root_of(s.buffer))
-            if isinstance(s, TileOp):
-                found.update(root_of(r.buffer) for r in s.writes if r.buffer.scope in ("local", "var"))
-        for c in children(s):
-            if isinstance(c, Stmt):
-                visit(c)
 
-    visit(kernel.body)
-    return found
+def _private_written(s: Stmt) -> list[Buffer]:
+    if isinstance(s, Store | AtomicRMW):
+        buffers = [s.buffer]
+    else:
+        buffers = [r.buffer for r in s.writes] if isinstance(s, TileOp) else []
+    return [root_of(b) for b in buffers if b.scope in ("local", "var")]
 
 
 class Threads(Statements):
