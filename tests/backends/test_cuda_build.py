@@ -4,6 +4,9 @@ user's line.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,6 +210,24 @@ def test_the_key_changes_with_text_line_arch_and_nothing_else(
     assert not build(line=4), "line tables name lines"
     assert not build(factor=3.0)
     assert not build(arch="sm_80")
+
+
+def test_the_text_does_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "from tests.compiles import kernels; from tilebench.backends.cuda.emit import compiled_text, emit; "
+        "import hashlib; print(hashlib.sha256(compiled_text(emit(kernels.gemm())).encode()).hexdigest())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1", "12345")
+    }
+    assert len(found) == 1
 
 
 @needs_nvrtc

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.compiles import programs
@@ -38,8 +40,17 @@ def compiles(program: Program) -> nvrtc.Compiled:
     return nvrtc.compile_text(compiled_text(emit(program)), program.arch, programs.CELL)
 
 
-@pytest.mark.parametrize("arch", OLDEST_NEWEST)
-@pytest.mark.parametrize("suite", SUITES)
+def _cases() -> list[Any]:
+    """Every suite for sm_90a; for the oldest and the newest architecture too, types of arithmetic being slow tests."""
+    found: list[Any] = []
+    for suite in SUITES:
+        for arch in OLDEST_NEWEST:
+            plain = arch == "sm_90a" or not suite.startswith(("math-", "ops-"))
+            found.append(pytest.param(suite, arch, marks=[] if plain else [pytest.mark.slow]))
+    return found
+
+
+@pytest.mark.parametrize(("suite", "arch"), _cases())
 def test_every_node_compiles(suite: str, arch: str) -> None:
     compiled = compiles(SUITES[suite](arch))
     assert compiled.cubin.startswith(b"\x7fELF")
