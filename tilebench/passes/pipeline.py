@@ -217,6 +217,11 @@ def _trips(loop: Pipelined) -> int | None:
 
 # -- the opened loop
 
+COPIES_LAST = 3
+"""From this many stages on the next copies are issued behind the computation: a whole iteration is under way anyway, and
+the first operands are then not read behind the copies' stores to shared memory."""
+
+
 def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -> Stmt:
     token = Token("copies", "cp_async")
     k, start, stop = loop.var, loop.start, loop.stop
@@ -232,14 +237,15 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
     slot, free, later = (Var(name, dtype=int32) for name in ("slot", "free", "later"))
     prologue = [issue(start + s, binary("lt", start + s, stop), const(s)) for s in range(stages - 1)]
     distance = stages - 1
+    following = issue(later, binary("lt", k, stop - distance), free)
+    compute = Versioned(dict.fromkeys(ahead.buffers, slot), seq(*rest), loc=loc)
     steady = seq(
         Bind(slot, cast(binary("truncmod", k - start, stages), int32), loc=loc),
         Bind(free, select(binary("eq", slot, 0), const(distance), slot - 1), loc=loc),
         # No further than the last iteration: then indices are seen to be in range with no test of their own.
         Bind(later, binary("min", k + distance, stop - 1), loc=loc),
         Wait(token, stages - 2, loc=loc),
-        issue(later, binary("lt", k, stop - distance), free),
-        Versioned(dict.fromkeys(ahead.buffers, slot), seq(*rest), loc=loc),
+        *((compute, following) if stages >= COPIES_LAST else (following, compute)),
     )
     return seq(*prologue, For(k, start, stop, steady, loc=loc))
 
