@@ -65,7 +65,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from tilebench.notebook.demo import run_demo
+    from tilebench.kernel.demo import run_demo
 
     return run_demo(options.notebook, options.html)
 

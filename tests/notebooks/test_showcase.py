@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tilebench.notebook.demo import errors_in, reports_in
+from tilebench.kernel.demo import errors_in, reports_in
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

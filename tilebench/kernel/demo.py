@@ -22,7 +22,7 @@ def run_demo(notebook: Path, page: Path) -> int:
         print(f"{notebook}: no such notebook", file=sys.stderr)
         return 1
     book = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(book, timeout=600, kernel_name="python3", store_widget_state=False, resources={"metadata": {"path": str(notebook.parent)}})
+    client = NotebookClient(book, timeout=600, kernel_name="python3", store_widget_state=False, extra_arguments=["--log-level=40"], resources={"metadata": {"path": str(notebook.parent)}})
     try:
         client.execute()
     except CellExecutionError as error:
