@@ -63,6 +63,14 @@ test("a fragment copied to a shared tile of its shape names byte and bank", () =
   assert.match(layout.sentence(p, 129), /, byte 1282, bank 0 of C_shared$/);
 });
 
+test("arrays of every kind are unpacked", () => {
+  const pack = (dtype, array) => ({ dtype, shape: [array.length], base64: Buffer.from(array.buffer).toString("base64") });
+  assert.deepEqual([...math.unpack(pack("<f4", new Float32Array([1.5, -2])))], [1.5, -2]);
+  assert.deepEqual([...math.unpack(pack("<i8", new BigInt64Array([7n, -1n])))], [7, -1]);
+  assert.deepEqual([...math.unpack(pack("<f2", new Uint16Array([0x3c00, 0xc100, 0x0001, 0x7bff])))], [1, -2.5, 2 ** -24, 65504]);
+  assert.throws(() => math.unpack(pack("<c8", new Float32Array(2))), /no array of dtype/);
+});
+
 test("go to understands threads, elements and bytes", () => {
   assert.deepEqual(math.parseGoto("T37"), { thread: 37 });
   assert.deepEqual(math.parseGoto("(3, 17)"), { coord: [3, 17] });

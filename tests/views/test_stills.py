@@ -9,6 +9,7 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.views.fixture import load, make
@@ -117,6 +118,15 @@ def test_long_texts_are_cut_with_a_note_and_short_ones_are_not() -> None:
     assert len(cuda.lines) <= cuda.text.count("\n") + 1
     assert len(json.dumps(to_json(saved))) <= 256_000
     assert shortened(report).code == report.code
+
+
+def test_what_a_notebook_keeps_of_a_heat_map_is_half_as_long_and_reads_the_same() -> None:
+    kept = from_json(Report, Board(load(), static=True)._repr_mimebundle_()[0][REPORT_MIME]["report"])
+    heat, whole_heat = kept.diffs[0].heat, load().diffs[0].heat
+    assert heat is not None
+    assert whole_heat is not None
+    assert heat.dtype == np.float16
+    np.testing.assert_allclose(heat, whole_heat, rtol=2**-11, atol=2**-24)
 
 
 def test_a_page_has_every_picture_and_no_script() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tilebench.report import REPORT_MIME, REPORT_VERSION, VIEWS, Report, to_json
-from tilebench.views import code, summary, whole
+from tilebench.views import code, diff, summary, whole
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
@@ -55,7 +55,7 @@ class Board:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         del include, exclude
         still = whole.picture(self.report, self.views)
-        saved = code.shortened(self.report)
+        saved = diff.lean(code.shortened(self.report))
         data: dict[str, Any] = {
             "text/plain": repr(self),
             still.mime: base64.b64encode(still.data).decode(),

@@ -17,7 +17,7 @@ LEVELS = {
     "sass": "SASS",
     "asm": "assembly",
 }
-SAVED_CHARACTERS = 16_000
+SAVED_CHARACTERS = 6_000
 """Of each text in what a notebook saves; the live view has all of it."""
 
 
@@ -56,7 +56,7 @@ def shortened(report: Report, limit: int = SAVED_CHARACTERS) -> Report:
         )
         code.append(CodeText(c.level, text, c.lines[: text.count("\n") + 1]))
     passes = tuple(
-        replace(p, text=shorten(p.text, limit // 2, f"kernel.report().passes, {p.name}"))
+        replace(p, text=shorten(p.text, limit // 4, f"kernel.report().passes, {p.name}"))
         for p in report.passes
         if p.changed
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ def shown(report: Report) -> DiffInfo | None:
     """The comparison to picture: the first that failed, else the first."""
     failed = [d for d in report.diffs if d.verdict == "fail"]
     return (failed or list(report.diffs) or [None])[0]
+
+
+def lean(report: Report) -> Report:
+    """The report with heat maps in half precision, plenty for a colour: what a notebook keeps."""
+    diffs = tuple(
+        d if d.heat is None else replace(d, heat=np.clip(d.heat, 0, 60000).astype(np.float16))
+        for d in report.diffs
+    )
+    return replace(report, diffs=diffs)
 
 
 def heat_colours(heat: np.ndarray) -> np.ndarray:

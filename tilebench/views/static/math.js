@@ -44,9 +44,17 @@ export function unpack(packed) {
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
   if (packed.dtype === "<i8") return Int32Array.from(new BigInt64Array(bytes.buffer), Number);
+  if (packed.dtype === "<f2") return Float32Array.from(new Uint16Array(bytes.buffer), half);
   const kind = ARRAYS[packed.dtype];
   if (!kind) throw new Error(`no array of dtype ${packed.dtype}`);
   return new kind(bytes.buffer);
+}
+
+/** The value of a half-precision number from its bits. @param {number} bits */
+function half(bits) {
+  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024));
 }
 
 /** @param {number[]} shape */
