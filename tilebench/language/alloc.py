@@ -1,4 +1,4 @@
-"""Tensors and allocation: annotations of parameters, and the buffers of a block. The front-end names what is returned."""
+"""Tensors and allocation: annotations of parameters, and buffers, which the front-end names."""
 
 from __future__ import annotations
 
@@ -25,27 +25,40 @@ class _TensorSpelling:
     def __init__(self, scope: str = "global") -> None:
         self.scope = scope
 
-    def __call__(self, shape: Any = (), dtype: Any = "float32", strides: Any = None, **ignored: Any) -> TensorType:
+    def __call__(
+        self, shape: Any = (), dtype: Any = "float32", strides: Any = None, **ignored: Any
+    ) -> TensorType:
         """An annotation: shape, element type, and for strided tensors the strides in elements."""
         del ignored
-        return TensorType(as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope)
+        return TensorType(
+            as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope
+        )
 
     def __getitem__(self, item: Any) -> TensorType:
         parts: tuple[Any, ...] = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
         if len(parts) == 2 and isinstance(parts[0], list | tuple):
-            return self(cast(Any, parts[0]), parts[1])
+            return self(cast("Any", parts[0]), parts[1])
         if len(parts) >= 2:
             return self(parts[:-1], parts[-1])
-        raise TypeTileError("TB205", "T.Tensor[...] takes a shape and a dtype", why="it declares both", fix="T.Tensor[[M, N], T.float16]")
+        raise TypeTileError(
+            "TB205",
+            "T.Tensor[...] takes a shape and a dtype",
+            why="it declares both",
+            fix="T.Tensor[[M, N], T.float16]",
+        )
 
 
 class _StridedSpelling(_TensorSpelling):
     """`T.StridedTensor(shape, strides, dtype)`."""
 
-    def __call__(self, shape: Any = (), strides: Any = None, dtype: Any = "float32", **ignored: Any) -> TensorType:
+    def __call__(
+        self, shape: Any = (), strides: Any = None, dtype: Any = "float32", **ignored: Any
+    ) -> TensorType:
         """An annotation with strides in elements."""
         del ignored
-        return TensorType(as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope)
+        return TensorType(
+            as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope
+        )
 
     def __getitem__(self, item: Any) -> TensorType:
         return self(*item)
@@ -71,7 +84,12 @@ def _alloc(shape: Any, dtype: Any, scope: Scope, what: str) -> Buffer:
                 fix="use Python numbers (a parameter of the factory, T.const) for tile shapes",
             )
         if number < 1:
-            raise TypeTileError("TB206", f"{what}: an extent is {number}", why="a tile has at least one element", fix="use extents of 1 or more")
+            raise TypeTileError(
+                "TB206",
+                f"{what}: an extent is {number}",
+                why="a tile has at least one element",
+                fix="use extents of 1 or more",
+            )
         fixed.append(number)
     return Buffer("", tuple(as_expr(n) for n in fixed), as_scalar(dtype), scope)
 
@@ -155,7 +173,8 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None)
     if have * src.dtype.bits != want * kind.bits:
         raise TypeTileError(
             "TB207",
-            f"view: {src.name} has {have * src.dtype.bits // 8} bytes, {'x'.join(map(str, sizes))} of {kind} has {want * kind.bits // 8}",
+            f"view: {src.name} has {have * src.dtype.bits // 8} bytes, {'x'.join(map(str, sizes))} of "
+            f"{kind} has {want * kind.bits // 8}",
             why="a view shows the same bytes",
             fix="choose a shape with the same number of bytes",
         )

@@ -11,7 +11,9 @@ from tilebench.ir.tile import Evaluate
 from tilebench.language.markers import Annotation, Macro, PrimFunc
 
 
-def prim_func(func: Callable[..., Any] | None = None, private: bool = False, check_well_formed: bool = False) -> Any:
+def prim_func(
+    func: Callable[..., Any] | None = None, private: bool = False, check_well_formed: bool = False
+) -> Any:
     """`@T.prim_func`: the function is a tile program."""
     del private, check_well_formed
     if func is None:

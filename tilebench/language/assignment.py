@@ -44,16 +44,28 @@ def set_target(walker: Walker, target: ast.expr, value: Any, frame: Frame, node:
             set_element(walker, base, walker.evaluate(target.slice, frame), value, target, frame, node)
         case _:
             raise SyntaxTileError(
-                "TB102", f"assignment to {ast.unparse(target)}", at=frame.loc(target), why="only names and elements of buffers can be assigned", fix="use a buffer or a T.alloc_var"
+                "TB102",
+                f"assignment to {ast.unparse(target)}",
+                at=frame.loc(target),
+                why="only names and elements of buffers can be assigned",
+                fix="use a buffer or a T.alloc_var",
             )
 
 
-def _spread(walker: Walker, value: Any, target: ast.Tuple | ast.List, star: int, frame: Frame, node: ast.AST) -> list[Any]:
+def _spread(
+    walker: Walker, value: Any, target: ast.Tuple | ast.List, star: int, frame: Frame, node: ast.AST
+) -> list[Any]:
     if not isinstance(value, list | tuple):
         return walker.unpacked(value, len(target.elts), frame, node)
     values, after = list(cast("list[Any]", value)), len(target.elts) - star - 1
     if len(values) < star + after:
-        raise TypeTileError("TB222", f"{len(values)} values for {star + after} names and a rest", at=frame.loc(node), why="each name takes one value", fix="use as many names as values")
+        raise TypeTileError(
+            "TB222",
+            f"{len(values)} values for {star + after} names and a rest",
+            at=frame.loc(node),
+            why="each name takes one value",
+            fix="use as many names as values",
+        )
     return [*values[:star], values[star : len(values) - after], *values[len(values) - after :]]
 
 
@@ -61,14 +73,20 @@ def set_name(walker: Walker, name: str, value: Any, frame: Frame, node: ast.AST)
     """`name = value`: a store when the name is a variable, else a binding."""
     at = frame.loc(node)
     current = frame.names.get(name)
-    fresh = isinstance(value, VarSpec) or isinstance(value, Buffer) and value.name == ""
+    fresh = isinstance(value, VarSpec) or (isinstance(value, Buffer) and value.name == "")
     if isinstance(current, Buffer) and current.scope == "var" and not isinstance(value, Buffer | VarSpec):
         walker.store(current, (const(0),), value, at)
         return
     if name in frame.references and isinstance(current, Load):
         walker.store(current.buffer, current.indices, value, at)
         return
-    if frame.depth and name in frame.names and frame.bound_at.get(name, 0) < frame.depth and not fresh and value is not current:
+    if (
+        frame.depth
+        and name in frame.names
+        and frame.bound_at.get(name, 0) < frame.depth
+        and not fresh
+        and value is not current
+    ):
         raise _carried(name, current, at)
     frame.names[name] = walker.named(value, name, frame, node)
     frame.bound_at[name] = frame.depth
@@ -79,15 +97,25 @@ def _carried(name: str, current: Any, at: Loc) -> SyntaxTileError:
     if isinstance(current, Expr | int | float | bool) or current is None:
         start = current if isinstance(current, int | float) else 0
         return SyntaxTileError(
-            "TB106", f"{name} is changed inside a run-time loop or branch", at=at,
-            why=f"{name} is a value, not a variable: it was bound outside, and the loop would not carry the new one on",
+            "TB106",
+            f"{name} is changed inside a run-time loop or branch",
+            at=at,
+            why=(
+                f"{name} is a value, not a variable: it was bound outside, and the loop would not carry the "
+                "new one on"
+            ),
             fix=f"declare it before: {name} = T.alloc_var('{_kind(current)}', {start})",
-        )  # fmt: skip
+        )
     return SyntaxTileError(
-        "TB106", f"{name} is bound again inside a run-time loop or branch", at=at,
-        why=f"{name} is a {type(current).__name__} that is known while the kernel is compiled; the loop's body is compiled once",
+        "TB106",
+        f"{name} is bound again inside a run-time loop or branch",
+        at=at,
+        why=(
+            f"{name} is a {type(current).__name__} that is known while the kernel is compiled; the loop's "
+            "body is compiled once"
+        ),
         fix="use another name, or unroll the loop: for x in (…)",
-    )  # fmt: skip
+    )
 
 
 def _kind(value: Any) -> str:
@@ -100,7 +128,9 @@ def _type_name(value: Any) -> str:
     return type(value).__name__
 
 
-def set_element(walker: Walker, base: Any, index: Any, value: Any, target: ast.Subscript, frame: Frame, node: ast.AST) -> None:
+def set_element(
+    walker: Walker, base: Any, index: Any, value: Any, target: ast.Subscript, frame: Frame, node: ast.AST
+) -> None:
     """`base[index] = value`: a store, a fill of a slice, or an item of a Python list or dict."""
     at = frame.loc(node)
     if isinstance(base, Buffer | Region):
@@ -111,9 +141,21 @@ def set_element(walker: Walker, base: Any, index: Any, value: Any, target: ast.S
             _set_region(walker, place, value, at, frame, node)
         return
     if not isinstance(base, dict | list):
-        raise TypeTileError("TB224", f"{_type_name(base)} cannot be assigned by index", at=frame.loc(target), why="elements of buffers, lists and dicts can", fix="assign to elements of buffers")
+        raise TypeTileError(
+            "TB224",
+            f"{_type_name(base)} cannot be assigned by index",
+            at=frame.loc(target),
+            why="elements of buffers, lists and dicts can",
+            fix="assign to elements of buffers",
+        )
     if isinstance(index, Expr):
-        raise TypeTileError("TB215", f"a Python {_type_name(base)} indexed by a value that is known only at run time", at=frame.loc(target), why="it exists only while the kernel is compiled", fix="keep the values in a buffer: T.alloc_local((n,), dtype)")
+        raise TypeTileError(
+            "TB215",
+            f"a Python {_type_name(base)} indexed by a value that is known only at run time",
+            at=frame.loc(target),
+            why="it exists only while the kernel is compiled",
+            fix="keep the values in a buffer: T.alloc_local((n,), dtype)",
+        )
     table = cast("dict[Any, Any]", base)
     try:
         current = table[index]
@@ -128,7 +170,13 @@ def set_element(walker: Walker, base: Any, index: Any, value: Any, target: ast.S
     try:
         table[index] = walker.named(value, f"{owner or 'item'}_{index}", frame, node)
     except (IndexError, TypeError) as error:
-        raise TypeTileError("TB211", f"this assignment failed: {error}", at=at, why="it is done by Python while the kernel is compiled", fix="correct the index") from error
+        raise TypeTileError(
+            "TB211",
+            f"this assignment failed: {error}",
+            at=at,
+            why="it is done by Python while the kernel is compiled",
+            fix="correct the index",
+        ) from error
 
 
 def _set_region(walker: Walker, place: Region, value: Any, at: Loc, frame: Frame, node: ast.AST) -> None:
@@ -157,9 +205,22 @@ def augmented(walker: Walker, node: ast.AugAssign, frame: Frame) -> None:
         set_element(walker, base, index, value, target, frame, node)
         return
     if not isinstance(node.target, ast.Name):
-        raise SyntaxTileError("TB102", f"assignment to {ast.unparse(node.target)}", at=frame.loc(node), why="only names and elements of buffers can be assigned", fix="use a buffer or a T.alloc_var")
+        raise SyntaxTileError(
+            "TB102",
+            f"assignment to {ast.unparse(node.target)}",
+            at=frame.loc(node),
+            why="only names and elements of buffers can be assigned",
+            fix="use a buffer or a T.alloc_var",
+        )
     read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
-    value = operate(walker.evaluate, node.op, walker.evaluate(read, frame), walker.evaluate(node.value, frame), node, frame)
+    value = operate(
+        walker.evaluate,
+        node.op,
+        walker.evaluate(read, frame),
+        walker.evaluate(node.value, frame),
+        node,
+        frame,
+    )
     set_name(walker, node.target.id, value, frame, node)
 
 
@@ -168,7 +229,13 @@ def annotated(walker: Walker, node: ast.AnnAssign, frame: Frame) -> None:
     annotation = annotation_of(walker, node.annotation, frame)
     at = frame.loc(node)
     if not isinstance(node.target, ast.Name):
-        raise SyntaxTileError("TB102", f"an annotation at {ast.unparse(node.target)}", at=at, why="annotations declare names", fix="leave the annotation out")
+        raise SyntaxTileError(
+            "TB102",
+            f"an annotation at {ast.unparse(node.target)}",
+            at=at,
+            why="annotations declare names",
+            fix="leave the annotation out",
+        )
     name = node.target.id
     if isinstance(annotation, TensorType) and node.value is None:
         from tilebench.language.tensors import bind_spec
@@ -192,7 +259,13 @@ def annotation_of(walker: Walker, node: ast.expr, frame: Frame) -> Any:
         try:
             inner = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError) as error:
-            raise SyntaxTileError("TB100", f"this annotation is not Python: {error}", at=frame.loc(node), why="an annotation in quotes is parsed as Python", fix="write the type without quotes") from None
+            raise SyntaxTileError(
+                "TB100",
+                f"this annotation is not Python: {error}",
+                at=frame.loc(node),
+                why="an annotation in quotes is parsed as Python",
+                fix="write the type without quotes",
+            ) from None
         for n in ast.walk(inner):
             ast.copy_location(n, node)
         node = inner

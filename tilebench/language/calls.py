@@ -1,4 +1,4 @@
-"""Calls: functions that are inlined, Python's built-ins on run-time values, and functions that Python runs."""
+"""Calls: of functions that are inlined, of built-ins on run-time values, of functions that Python runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
             continue
         table = evaluate(k.value, frame)
         if not isinstance(table, dict):
-            raise TypeTileError("TB211", f"** of a {type(table).__name__}", at=frame.loc(k.value), why="it spreads a dict into arguments", fix="use a dict")
+            raise TypeTileError(
+                "TB211",
+                f"** of a {type(table).__name__}",
+                at=frame.loc(k.value),
+                why="it spreads a dict into arguments",
+                fix="use a dict",
+            )
         named.update(cast("dict[str, Any]", table))
     if is_inlined(function, raw, named):
         return inline(evaluate.walker, function, raw, named, node, frame)
@@ -43,9 +49,17 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
     if builtin is not NotImplemented:
         return builtin
     if not callable(function):
-        raise TypeTileError("TB214", f"{ast.unparse(node.func)} is a {type(function).__name__} and cannot be called", at=frame.loc(node.func), why="only functions can", fix="call a function")
+        raise TypeTileError(
+            "TB214",
+            f"{ast.unparse(node.func)} is a {type(function).__name__} and cannot be called",
+            at=frame.loc(node.func),
+            why="only functions can",
+            fix="call a function",
+        )
     what = getattr(function, "__name__", type(function).__name__)
-    return evaluate.walker.finish_call(evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()"), node, frame)
+    return evaluate.walker.finish_call(
+        evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()"), node, frame
+    )
 
 
 def _builtin(function: Any, values: list[Any], named: dict[str, Any], node: ast.Call, frame: Frame) -> Any:
@@ -57,7 +71,13 @@ def _builtin(function: Any, values: list[Any], named: dict[str, Any], node: ast.
         return NotImplemented
     if not any(isinstance(v, Expr) for v in values) or named:
         if any(isinstance(v, LoopSpec) for v in values):
-            raise TypeTileError("TB225", f"{ast.unparse(node.func)} of a run-time loop", at=frame.loc(node), why="its iterations are run by the kernel, not by Python", fix="loop over it with for")
+            raise TypeTileError(
+                "TB225",
+                f"{ast.unparse(node.func)} of a run-time loop",
+                at=frame.loc(node),
+                why="its iterations are run by the kernel, not by Python",
+                fix="loop over it with for",
+            )
         return NotImplemented
     if function in (min, max) and len(values) > 1:
         total = values[0]
@@ -68,12 +88,21 @@ def _builtin(function: Any, values: list[Any], named: dict[str, Any], node: ast.
         return ir.call("abs", values, values[0].dtype, frame.loc(node))
     if function in (int, float, bool):
         kind = {int: "int32", float: "float32", bool: "bool"}[function]
-        return ir.to_bool(values[0]) if function is bool else ir.cast(values[0], SCALARS[kind], frame.loc(node))
+        return (
+            ir.to_bool(values[0]) if function is bool else ir.cast(values[0], SCALARS[kind], frame.loc(node))
+        )
     if function is pow and len(values) == 2:
         return ir.binary("pow", values[0], values[1], frame.loc(node))
     if function is divmod and len(values) == 2:
         left, right = values
-        return (ir.binary("floordiv", left, right, frame.loc(node)), ir.binary("floormod", left, right, frame.loc(node)))
+        return (
+            ir.binary("floordiv", left, right, frame.loc(node)),
+            ir.binary("floormod", left, right, frame.loc(node)),
+        )
     if function is round and len(values) == 1:
-        return ir.call("round", values, values[0].dtype, frame.loc(node)) if values[0].dtype.is_float else values[0]
+        return (
+            ir.call("round", values, values[0].dtype, frame.loc(node))
+            if values[0].dtype.is_float
+            else values[0]
+        )
     return NotImplemented

@@ -39,19 +39,40 @@ def continue_(walker: Walker, node: ast.Continue, frame: Frame) -> None:
 def leave(walker: Walker, word: Word, at: Loc, frame: Frame) -> None:
     """A break or continue of the innermost loop, whichever kind it is."""
     if not frame.loops:
-        raise SyntaxTileError("TB104", f"{word} outside of a loop", at=at, why="it leaves the innermost loop of the same function", fix="put it in a loop")
+        raise SyntaxTileError(
+            "TB104",
+            f"{word} outside of a loop",
+            at=at,
+            why="it leaves the innermost loop of the same function",
+            fix="put it in a loop",
+        )
     loop = frame.loops[-1]
     if loop.kind == "python":
         if frame.depth != loop.depth:
             raise SyntaxTileError(
-                "TB104", f"{word} on a run-time condition in a loop that Python unrolls", at=at, why="how often the loop is unrolled must be known while the kernel is compiled",
+                "TB104",
+                f"{word} on a run-time condition in a loop that Python unrolls",
+                at=at,
+                why="how often the loop is unrolled must be known while the kernel is compiled",
                 fix="use T.serial for the loop",
-            )  # fmt: skip
+            )
         raise Left(word)
     if loop.kind == "parallel":
-        raise SyntaxTileError("TB104", f"{word} in a T.Parallel loop", at=at, why="its iterations run at once, in no order", fix="put the rest of the body under an if, or use T.serial")
+        raise SyntaxTileError(
+            "TB104",
+            f"{word} in a T.Parallel loop",
+            at=at,
+            why="its iterations run at once, in no order",
+            fix="put the rest of the body under an if, or use T.serial",
+        )
     if loop.kind == "grid" and word == "break":
-        raise SyntaxTileError("TB104", "break in a T.grid loop", at=at, why="T.grid is several loops in one, and break leaves one", fix="write the loops one by one with T.serial")
+        raise SyntaxTileError(
+            "TB104",
+            "break in a T.grid loop",
+            at=at,
+            why="T.grid is several loops in one, and break leaves one",
+            fix="write the loops one by one with T.serial",
+        )
     walker.emit(Break() if word == "break" else Continue(), at)
 
 
@@ -70,7 +91,13 @@ def if_(walker: Walker, node: ast.If, frame: Frame) -> None:
 def while_(walker: Walker, node: ast.While, frame: Frame) -> None:
     """`while`: unrolled while its condition is known now (`while True` is a run-time loop), else IR."""
     if node.orelse:
-        raise SyntaxTileError("TB102", "while ... else", at=frame.loc(node.orelse[0]), why="the language has no else of loops", fix="test the condition after the loop")
+        raise SyntaxTileError(
+            "TB102",
+            "while ... else",
+            at=frame.loc(node.orelse[0]),
+            why="the language has no else of loops",
+            fix="test the condition after the loop",
+        )
     mark = walker.mark
     condition = walker.evaluate(node.test, frame)
     at = frame.loc(node.test)
@@ -97,20 +124,32 @@ def _while_known(walker: Walker, node: ast.While, condition: Any, frame: Frame) 
         condition = walker.evaluate(node.test, frame)
         if isinstance(condition, Expr):
             raise SyntaxTileError(
-                "TB104", "the condition of this while becomes a run-time value", at=frame.loc(node.test), why="it was known at first, so Python unrolls the loop",
+                "TB104",
+                "the condition of this while becomes a run-time value",
+                at=frame.loc(node.test),
+                why="it was known at first, so Python unrolls the loop",
                 fix="declare what changes as a variable before the loop: n = T.alloc_var('int32', ...)",
-            )  # fmt: skip
+            )
 
 
-def _unrolled(walker: Walker, node: ast.For | ast.While, frame: Frame, values: Iterable[Any], bind: Callable[[Any], None]) -> None:
+def _unrolled(
+    walker: Walker,
+    node: ast.For | ast.While,
+    frame: Frame,
+    values: Iterable[Any],
+    bind: Callable[[Any], None],
+) -> None:
     frame.loops.append(LoopMark("python", frame.depth))
     try:
         for count, value in enumerate(values):
             if count >= MAX_UNROLLED:
                 raise SyntaxTileError(
-                    "TB107", f"this loop is unrolled more than {MAX_UNROLLED} times", at=frame.loc(node), why="a loop over Python values is unrolled while the kernel is compiled",
+                    "TB107",
+                    f"this loop is unrolled more than {MAX_UNROLLED} times",
+                    at=frame.loc(node),
+                    why="a loop over Python values is unrolled while the kernel is compiled",
                     fix="use T.serial(n)",
-                )  # fmt: skip
+                )
             bind(value)
             try:
                 walker.statements(node.body, frame)
@@ -124,7 +163,13 @@ def _unrolled(walker: Walker, node: ast.For | ast.While, frame: Frame, values: I
 def for_(walker: Walker, node: ast.For, frame: Frame) -> None:
     """`for`: a loop spelling or range is IR, any other iterable is unrolled."""
     if node.orelse:
-        raise SyntaxTileError("TB102", "for ... else", at=frame.loc(node.orelse[0]), why="the language has no else of loops", fix="put the else part after the loop")
+        raise SyntaxTileError(
+            "TB102",
+            "for ... else",
+            at=frame.loc(node.orelse[0]),
+            why="the language has no else of loops",
+            fix="put the else part after the loop",
+        )
     values = walker.evaluate(node.iter, frame)
     if isinstance(values, range) and walker.inside:
         values = LoopSpec("serial", start=values.start, stop=values.stop, step=values.step)
@@ -133,23 +178,44 @@ def for_(walker: Walker, node: ast.For, frame: Frame) -> None:
         return
     if isinstance(values, Expr | Buffer | Region) or not hasattr(values, "__iter__"):
         raise TypeTileError(
-            "TB225", f"{ast.unparse(node.iter)} cannot be looped over", at=frame.loc(node.iter), why="a loop goes over a range, a loop spelling, or Python values",
+            "TB225",
+            f"{ast.unparse(node.iter)} cannot be looped over",
+            at=frame.loc(node.iter),
+            why="a loop goes over a range, a loop spelling, or Python values",
             fix="for i in T.serial(n), or for i in range(n)",
-        )  # fmt: skip
-    _unrolled(walker, node, frame, values, lambda v: walker.bind_target(node.target, walker.bound("item", v, frame, node), frame))
+        )
+    _unrolled(
+        walker,
+        node,
+        frame,
+        values,
+        lambda v: walker.bind_target(node.target, walker.bound("item", v, frame, node), frame),
+    )
 
 
 def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
     at = frame.loc(node.iter)
     if not walker.inside:
-        raise SyntaxTileError("TB108", "a loop outside of T.Kernel", at=at, why="only the blocks of a launch run loops", fix="put it under `with T.Kernel(...)`")
+        raise SyntaxTileError(
+            "TB108",
+            "a loop outside of T.Kernel",
+            at=at,
+            why="only the blocks of a launch run loops",
+            fix="put it under `with T.Kernel(...)`",
+        )
     if loop.kind == "thread":
         walker.bind_target(node.target, _thread_bound(walker, loop, at), frame)
         walker.statements(node.body, frame)
         return
     several = loop.kind in ("parallel", "grid", "persistent")
     if several and not loop.extents:
-        raise TypeTileError("TB222", "a loop without extents", at=at, why="each variable goes over an extent", fix="T.Parallel(M, N)")
+        raise TypeTileError(
+            "TB222",
+            "a loop without extents",
+            at=at,
+            why="each variable goes over an extent",
+            fix="T.Parallel(M, N)",
+        )
     names = _loop_names(node.target, len(loop.extents) if several else 1, frame)
     if loop.kind == "parallel":
         for e in loop.extents:
@@ -160,7 +226,13 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
     saved = {n: (frame.names[n], frame.bound_at.get(n, 0)) for n in names if n in frame.names}
     for n, v in zip(names, variables, strict=True):
         frame.names[n], frame.bound_at[n] = v, frame.depth + 1
-    kind = "parallel" if loop.kind == "parallel" else "grid" if loop.kind == "grid" and len(names) > 1 else "serial"
+    kind = (
+        "parallel"
+        if loop.kind == "parallel"
+        else "grid"
+        if loop.kind == "grid" and len(names) > 1
+        else "serial"
+    )
     frame.loops.append(LoopMark(kind, frame.depth))
     try:
         if loop.kind == "persistent":
@@ -180,21 +252,43 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
 def _loop_names(target: ast.expr, count: int, frame: Frame) -> list[str]:
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
     if not all(isinstance(p, ast.Name) for p in parts):
-        raise SyntaxTileError("TB102", f"{ast.unparse(target)} as a loop variable", at=frame.loc(target), why="it is a name, or names in a tuple", fix="for i, j in T.Parallel(M, N)")
+        raise SyntaxTileError(
+            "TB102",
+            f"{ast.unparse(target)} as a loop variable",
+            at=frame.loc(target),
+            why="it is a name, or names in a tuple",
+            fix="for i, j in T.Parallel(M, N)",
+        )
     if len(parts) != count:
-        raise TypeTileError("TB222", f"the loop has {count} extents and {len(parts)} variables", at=frame.loc(target), why="each variable goes over one extent", fix="use one variable for each extent")
-    return [cast(ast.Name, p).id for p in parts]
+        raise TypeTileError(
+            "TB222",
+            f"the loop has {count} extents and {len(parts)} variables",
+            at=frame.loc(target),
+            why="each variable goes over one extent",
+            fix="use one variable for each extent",
+        )
+    return [cast("ast.Name", p).id for p in parts]
 
 
 def _bound_dtype(walker: Walker, bounds: tuple[Any, ...], at: Loc) -> DType:
-    wide = any(_int(walker, b, at).dtype.bits > 32 or _int(walker, b, at).dtype.name == "uint32" for b in bounds if b is not None)
+    wide = any(
+        _int(walker, b, at).dtype.bits > 32 or _int(walker, b, at).dtype.name == "uint32"
+        for b in bounds
+        if b is not None
+    )
     return int64 if wide else int32
 
 
 def _int(walker: Walker, value: Any, at: Loc | None) -> Expr:
     e = as_expr(walker.known_extent(value, at))
     if e.dtype.is_float:
-        raise TypeTileError("TB217", f"a loop bound is a {e.dtype}", at=at, why="bounds are whole numbers", fix="use // for division, or T.ceildiv")
+        raise TypeTileError(
+            "TB217",
+            f"a loop bound is a {e.dtype}",
+            at=at,
+            why="bounds are whole numbers",
+            fix="use // for division, or T.ceildiv",
+        )
     return e
 
 
@@ -202,13 +296,20 @@ def _fixed(value: Any, at: Loc | None) -> int:
     number = int_value(value) if isinstance(value, Expr | int) else None
     if number is None or number < 0:
         raise TypeTileError(
-            "TB226", "an extent of T.Parallel is not known when the kernel is compiled" if number is None else f"an extent of T.Parallel is {number}", at=at,
-            why="its iterations are laid out over the threads", fix="loop over the tile's size and guard with if",
-        )  # fmt: skip
+            "TB226",
+            "an extent of T.Parallel is not known when the kernel is compiled"
+            if number is None
+            else f"an extent of T.Parallel is {number}",
+            at=at,
+            why="its iterations are laid out over the threads",
+            fix="loop over the tile's size and guard with if",
+        )
     return number
 
 
-def _loop_statement(walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], body: Stmt, dtype: DType, at: Loc | None) -> Stmt:
+def _loop_statement(
+    walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], body: Stmt, dtype: DType, at: Loc | None
+) -> Stmt:
     options = loop.options
 
     def bound(value: Any) -> Expr:
@@ -217,7 +318,9 @@ def _loop_statement(walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], 
     match loop.kind:
         case "parallel":
             width = options.get("coalesced_width")
-            return Parallel(variables, tuple(_fixed(e, at) for e in loop.extents), body, width, options.get("layout"))
+            return Parallel(
+                variables, tuple(_fixed(e, at) for e in loop.extents), body, width, options.get("layout")
+            )
         case "grid":
             for var, extent in reversed(list(zip(variables, loop.extents, strict=True))):
                 body = For(var, const(0, dtype), bound(extent), body, const(1, dtype), loc=at)
@@ -226,17 +329,35 @@ def _loop_statement(walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], 
             stages = options["num_stages"]
             if not isinstance(stages, int) or stages < 0:
                 shown = stages if isinstance(stages, int | float | str) else "a run-time value"
-                raise TypeTileError("TB227", f"num_stages is {shown}", at=at, why="it is the number of versions of each tile", fix="num_stages=2, 3 or 4; 0 for a plain loop")
+                raise TypeTileError(
+                    "TB227",
+                    f"num_stages is {shown}",
+                    at=at,
+                    why="it is the number of versions of each tile",
+                    fix="num_stages=2, 3 or 4; 0 for a plain loop",
+                )
             groups = options["group"]
             return Pipelined(
-                variables[0], bound(loop.start), bound(loop.stop), body, int(stages), _ints(options["order"]), _ints(options["stage"]),
+                variables[0],
+                bound(loop.start),
+                bound(loop.stop),
+                body,
+                int(stages),
+                _ints(options["order"]),
+                _ints(options["stage"]),
                 tuple(tuple(int(i) for i in g) for g in groups) if groups else None,
-            )  # fmt: skip
+            )
         case _:
             step = bound(loop.step)
             if int_value(step) == 0:
-                raise TypeTileError("TB228", "a loop with step 0", at=at, why="it would never end", fix="use a positive or a negative step")
-            return For(variables[0], bound(loop.start), bound(loop.stop), body, step, cast(Any, loop.kind))
+                raise TypeTileError(
+                    "TB228",
+                    "a loop with step 0",
+                    at=at,
+                    why="it would never end",
+                    fix="use a positive or a negative step",
+                )
+            return For(variables[0], bound(loop.start), bound(loop.stop), body, step, cast("Any", loop.kind))
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:
@@ -246,14 +367,24 @@ def _ints(values: Any) -> tuple[int, ...] | None:
 def _thread_bound(walker: Walker, loop: LoopSpec, at: Loc) -> Any:
     """`for t in T.thread_binding(n, "threadIdx.x")`: the thread's own index; the launch must have n of them."""
     kind, dim = loop.options["kind"], loop.options["dim"]
-    extent = resolve_thread_value(walker, ThreadValue("thread_extent" if kind == "thread" else "block_extent", dim), at)
+    extent = resolve_thread_value(
+        walker, ThreadValue("thread_extent" if kind == "thread" else "block_extent", dim), at
+    )
     wanted = int_value(as_expr(loop.stop))
     if wanted is not None and isinstance(extent, int) and extent != wanted:
-        raise TypeTileError("TB222", f"T.thread_binding goes over {wanted} threads, the launch has {extent}", at=at, why="each thread takes one iteration", fix=f"T.Kernel(..., threads={wanted})")
+        raise TypeTileError(
+            "TB222",
+            f"T.thread_binding goes over {wanted} threads, the launch has {extent}",
+            at=at,
+            why="each thread takes one iteration",
+            fix=f"T.Kernel(..., threads={wanted})",
+        )
     return resolve_thread_value(walker, ThreadValue(kind, dim), at)
 
 
-def _persistent(walker: Walker, node: ast.For, loop: LoopSpec, variables: tuple[Var, ...], frame: Frame, at: Loc) -> None:
+def _persistent(
+    walker: Walker, node: ast.For, loop: LoopSpec, variables: tuple[Var, ...], frame: Frame, at: Loc
+) -> None:
     """Tile number `index + wave * wave_size`, taken apart in groups of rows that share columns."""
     options = loop.options
     extents = [_int(walker, e, at) for e in loop.extents]
@@ -302,7 +433,13 @@ def _with_items(walker: Walker, node: ast.With, items: list[ast.withitem], frame
         target = item.optional_vars
         if isinstance(target, ast.Tuple | ast.List):
             if len(target.elts) != len(names):
-                raise TypeTileError("TB222", f"the grid has {len(names)} axes and {len(target.elts)} names", at=frame.loc(target), why="each axis has one block index", fix="use one name for each axis")
+                raise TypeTileError(
+                    "TB222",
+                    f"the grid has {len(names)} axes and {len(target.elts)} names",
+                    at=frame.loc(target),
+                    why="each axis has one block index",
+                    fix="use one name for each axis",
+                )
             walker.bind_target(target, names, frame)
         elif target is not None:
             walker.bind_target(target, names[0] if len(names) == 1 else names, frame)
@@ -321,4 +458,10 @@ def _with_items(walker: Walker, node: ast.With, items: list[ast.withitem], frame
         finally:
             value.__exit__(None, None, None)
     else:
-        raise TypeTileError("TB229", f"{type(value).__name__} does not work with `with`", at=at, why="with takes a launch or a Python context manager", fix="with T.Kernel(...) as bx:")
+        raise TypeTileError(
+            "TB229",
+            f"{type(value).__name__} does not work with `with`",
+            at=at,
+            why="with takes a launch or a Python context manager",
+            fix="with T.Kernel(...) as bx:",
+        )

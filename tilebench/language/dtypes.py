@@ -9,8 +9,14 @@ from tilebench.ir.dtype import ALIASES, DTYPES, DType, as_dtype
 from tilebench.ir.expr import Expr, as_expr, cast, const
 
 
-class ScalarType(DType):
-    """A DType as the language has it: `T.float32(x)` is a constant or a cast, `.as_torch()` is torch's dtype."""
+class ScalarType(DType, str):
+    """A DType as the language has it: `T.float32(x)` is a constant or a cast, `.as_torch()` is torch's dtype.
+
+    It is its name too, so that programs can say getattr(torch, dtype).
+    """
+
+    def __new__(cls, name: str, *facts: Any) -> ScalarType:
+        return str.__new__(cls, name)
 
     def __call__(self, value: Any = 0) -> Expr:
         """The value as this type: a constant for numbers, a cast for expressions."""
@@ -31,7 +37,9 @@ class ScalarType(DType):
         return self.bytes
 
 
-SCALARS: dict[str, ScalarType] = {name: ScalarType(d.name, d.kind, d.bits, d.lanes) for name, d in DTYPES.items()}
+SCALARS: dict[str, ScalarType] = {
+    name: ScalarType(d.name, d.kind, d.bits, d.lanes) for name, d in DTYPES.items()
+}
 SPELLINGS: dict[str, ScalarType] = {
     **SCALARS,
     **{alias: SCALARS[name] for alias, name in ALIASES.items() if name in SCALARS and alias.isidentifier()},

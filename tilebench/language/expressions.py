@@ -6,8 +6,10 @@ import ast
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
+
+from tilebench.language.containers import Containers
 
 from tilebench.errors import SyntaxTileError, TileError, TypeTileError, nearest
 from tilebench.ir import expr as ir
@@ -16,25 +18,41 @@ from tilebench.ir.tile import Buffer, Region
 from tilebench.language.calls import call
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.indexing import element_or_region
-from tilebench.language.markers import ConstVar, LoopSpec
+from tilebench.language.markers import ConstVar
 from tilebench.language.names import unknown_spelling
 from tilebench.language.scope import Frame
 
 if TYPE_CHECKING:
-    from tilebench.language.walker import Walker
+    pass
 
 _operator: Any = operator
 _BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Add: ("add", _operator.add), ast.Sub: ("sub", _operator.sub), ast.Mult: ("mul", _operator.mul), ast.Div: ("div", _operator.truediv),
-    ast.FloorDiv: ("floordiv", _operator.floordiv), ast.Mod: ("floormod", _operator.mod), ast.Pow: ("pow", _operator.pow),
-    ast.BitAnd: ("bitand", _operator.and_), ast.BitOr: ("bitor", _operator.or_), ast.BitXor: ("bitxor", _operator.xor),
-    ast.LShift: ("shl", _operator.lshift), ast.RShift: ("shr", _operator.rshift), ast.MatMult: ("matmul", _operator.matmul),
-}  # fmt: skip
+    ast.Add: ("add", _operator.add),
+    ast.Sub: ("sub", _operator.sub),
+    ast.Mult: ("mul", _operator.mul),
+    ast.Div: ("div", _operator.truediv),
+    ast.FloorDiv: ("floordiv", _operator.floordiv),
+    ast.Mod: ("floormod", _operator.mod),
+    ast.Pow: ("pow", _operator.pow),
+    ast.BitAnd: ("bitand", _operator.and_),
+    ast.BitOr: ("bitor", _operator.or_),
+    ast.BitXor: ("bitxor", _operator.xor),
+    ast.LShift: ("shl", _operator.lshift),
+    ast.RShift: ("shr", _operator.rshift),
+    ast.MatMult: ("matmul", _operator.matmul),
+}
 _COMPARE: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Eq: ("eq", operator.eq), ast.NotEq: ("ne", operator.ne), ast.Lt: ("lt", operator.lt), ast.LtE: ("le", operator.le),
-    ast.Gt: ("gt", operator.gt), ast.GtE: ("ge", operator.ge), ast.Is: ("is", operator.is_), ast.IsNot: ("is not", operator.is_not),
-    ast.In: ("in", lambda a, b: a in b), ast.NotIn: ("not in", lambda a, b: a not in b),
-}  # fmt: skip
+    ast.Eq: ("eq", operator.eq),
+    ast.NotEq: ("ne", operator.ne),
+    ast.Lt: ("lt", operator.lt),
+    ast.LtE: ("le", operator.le),
+    ast.Gt: ("gt", operator.gt),
+    ast.GtE: ("ge", operator.ge),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.In: ("in", lambda a, b: a in b),
+    ast.NotIn: ("not in", lambda a, b: a not in b),
+}
 
 
 def settle(value: Any) -> Any:
@@ -46,24 +64,28 @@ def settle(value: Any) -> Any:
 
 def is_ir(value: Any) -> bool:
     """Whether a value is known only when the kernel runs."""
-    return isinstance(value, Expr) and not (isinstance(value, Const) and value.dtype.kind in ("bool", "int", "uint"))
+    return isinstance(value, Expr) and not (
+        isinstance(value, Const) and value.dtype.kind in ("bool", "int", "uint")
+    )
 
 
-class Expressions:
+class Expressions(Containers):
     """Evaluates expression nodes for a Walker in a Frame."""
-
-    def __init__(self, walker: Walker) -> None:
-        self.walker = walker
 
     def __call__(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression. Errors get the node's place."""
         method: Callable[[Any, Frame], Any] | None = getattr(self, "_" + type(node).__name__, None)
         if method is None:
-            word = {"Yield": "yield", "YieldFrom": "yield from", "Await": "await"}.get(type(node).__name__, type(node).__name__)
+            word = {"Yield": "yield", "YieldFrom": "yield from", "Await": "await"}.get(
+                type(node).__name__, type(node).__name__
+            )
             raise SyntaxTileError(
-                "TB102", f"{word} is not part of the language", at=frame.loc(node), why="a tile program is compiled; it has arithmetic, indexing and calls",
+                "TB102",
+                f"{word} is not part of the language",
+                at=frame.loc(node),
+                why="a tile program is compiled; it has arithmetic, indexing and calls",
                 fix="compute it outside of the kernel",
-            )  # fmt: skip
+            )
         try:
             value = settle(method(node, frame))
         except TileError as error:
@@ -84,13 +106,18 @@ class Expressions:
         if not known:
             if node.id in frame.gone:
                 raise SyntaxTileError(
-                    "TB105", f"{node.id} is not defined here", why="it was bound inside a loop or branch that has ended",
-                    fix=f"declare it before: {node.id} = T.alloc_var('float32')", notes=[(frame.gone[node.id], "bound here")],
-                )  # fmt: skip
+                    "TB105",
+                    f"{node.id} is not defined here",
+                    why="it was bound inside a loop or branch that has ended",
+                    fix=f"declare it before: {node.id} = T.alloc_var('float32')",
+                    notes=[(frame.gone[node.id], "bound here")],
+                )
             raise SyntaxTileError(
-                "TB101", f"unknown name {node.id}{nearest(node.id, frame.known())}", why="it is defined neither in the kernel nor around it",
+                "TB101",
+                f"unknown name {node.id}{nearest(node.id, frame.known())}",
+                why="it is defined neither in the kernel nor around it",
                 fix="define it before the kernel is compiled",
-            )  # fmt: skip
+            )
         return self.read(value)
 
     def read(self, value: Any) -> Any:
@@ -110,6 +137,7 @@ class Expressions:
     # -------------------------------------------------------------- operators
 
     def native(self, node: ast.AST, frame: Frame, run: Callable[[], Any], what: str) -> Any:
+        """What Python computes, its errors located (TB211)."""
         try:
             return run()
         except TileError as error:
@@ -118,30 +146,54 @@ class Expressions:
             raise
         except Exception as error:
             raise TypeTileError(
-                "TB211", f"{what} failed: {type(error).__name__}: {error}", at=frame.loc(node), why="it is evaluated by Python while the kernel is compiled",
+                "TB211",
+                f"{what} failed: {type(error).__name__}: {error}",
+                at=frame.loc(node),
+                why="it is evaluated by Python while the kernel is compiled",
                 fix="correct the values that it works on",
-            ) from error  # fmt: skip
+            ) from error
 
     def _BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
         left, right = self(node.left, frame), self(node.right, frame)
         return self.operate(node.op, left, right, node.left, node.right, node, frame)
 
-    def operate(self, op: ast.operator, left: Any, right: Any, left_node: ast.AST, right_node: ast.AST, node: ast.AST, frame: Frame) -> Any:
+    def operate(
+        self,
+        op: ast.operator,
+        left: Any,
+        right: Any,
+        left_node: ast.AST,
+        right_node: ast.AST,
+        node: ast.AST,
+        frame: Frame,
+    ) -> Any:
         """`left op right`: IR when one is, else Python's."""
         name, function = _BINARY[type(op)]
         for side, n in ((left, left_node), (right, right_node)):
             self.refuse_tile(side, n, frame)
             if isinstance(side, ConstVar):
                 raise TypeTileError(
-                    "TB213", f"{side.name} is not known yet", at=frame.loc(n), why="T.const names are determined by the shapes of the arguments",
-                    fix=f"declare a tensor with the extent {side.name} before: A: T.Tensor[[{side.name}, ...], dtype]",
-                )  # fmt: skip
+                    "TB213",
+                    f"{side.name} is not known yet",
+                    at=frame.loc(n),
+                    why="T.const names are determined by the shapes of the arguments",
+                    fix=(
+                        f"declare a tensor with the extent {side.name} before: A: T.Tensor[[{side.name}, "
+                        "...], dtype]"
+                    ),
+                )
         if isinstance(left, Expr) or isinstance(right, Expr):
             if name == "matmul":
-                raise TypeTileError("TB212", "@ between scalars", at=frame.loc(node), why="@ has no meaning for elements", fix="T.gemm(A, B, C) multiplies tiles")
+                raise TypeTileError(
+                    "TB212",
+                    "@ between scalars",
+                    at=frame.loc(node),
+                    why="@ has no meaning for elements",
+                    fix="T.gemm(A, B, C) multiplies tiles",
+                )
             self._scalar(left, left_node, frame)
             self._scalar(right, right_node, frame)
-            return ir.binary(cast(Any, name), left, right, frame.loc(node))
+            return ir.binary(cast("Any", name), left, right, frame.loc(node))
         return self.native(node, frame, lambda: function(left, right), "this operation")
 
     def refuse_tile(self, value: Any, node: ast.AST, frame: Frame) -> None:
@@ -149,17 +201,25 @@ class Expressions:
         if isinstance(value, Buffer | Region):
             name = value.name if isinstance(value, Buffer) else value.buffer.name
             raise TypeTileError(
-                "TB202", f"{name} is a tile, and arithmetic is on elements", at=frame.loc(node), why="an operator works on one element at a time",
+                "TB202",
+                f"{name} is a tile, and arithmetic is on elements",
+                at=frame.loc(node),
+                why="an operator works on one element at a time",
                 fix=f"loop over it: for i, j in T.Parallel(...): ... {name}[i, j] ...",
-            )  # fmt: skip
+            )
 
     def _scalar(self, value: Any, node: ast.AST, frame: Frame) -> None:
         self.refuse_tile(value, node, frame)
-        if not isinstance(value, Expr | bool | int | float) and not (hasattr(value, "item") and getattr(value, "ndim", 0) == 0):
+        if not isinstance(value, Expr | bool | int | float) and not (
+            hasattr(value, "item") and getattr(value, "ndim", 0) == 0
+        ):
             raise TypeTileError(
-                "TB202", f"{type(value).__name__} {str(value)[:40]!r} is not a number", at=frame.loc(node), why="arithmetic is on numbers and elements",
+                "TB202",
+                f"{type(value).__name__} {str(value)[:40]!r} is not a number",
+                at=frame.loc(node),
+                why="arithmetic is on numbers and elements",
                 fix="use numbers and elements of buffers",
-            )  # fmt: skip
+            )
 
     def quiet(self, node: ast.expr, frame: Frame, what: str) -> Any:
         """An expression that may be skipped at run time: it must not do anything. Raises TB114."""
@@ -167,16 +227,24 @@ class Expressions:
         value = self(node, frame)
         if self.walker.mark > mark:
             raise SyntaxTileError(
-                "TB114", f"an operation with an effect in {what}", at=frame.loc(node), why="it would run whether the condition holds or not",
+                "TB114",
+                f"an operation with an effect in {what}",
+                at=frame.loc(node),
+                why="it would run whether the condition holds or not",
                 fix="use an if statement, and keep the result in a T.alloc_var",
-            )  # fmt: skip
+            )
         return value
 
     def _UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         value = self(node.operand, frame)
         if not isinstance(value, Expr):
             self.refuse_tile(value, node.operand, frame)
-            table: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_}
+            table: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+                ast.USub: operator.neg,
+                ast.UAdd: operator.pos,
+                ast.Invert: operator.invert,
+                ast.Not: operator.not_,
+            }
             return self.native(node, frame, lambda: table[type(node.op)](value), "this operation")
         match node.op:
             case ast.USub():
@@ -193,9 +261,15 @@ class Expressions:
         total: Expr | None = None
         value: Any = is_and
         for part in node.values:
-            value = self(part, frame) if total is None else self.quiet(part, frame, "the right side of and/or")
+            value = (
+                self(part, frame) if total is None else self.quiet(part, frame, "the right side of and/or")
+            )
             if isinstance(value, Expr):
-                total = ir.to_bool(value) if total is None else ir.binary("and" if is_and else "or", total, value, frame.loc(node))
+                total = (
+                    ir.to_bool(value)
+                    if total is None
+                    else ir.binary("and" if is_and else "or", total, value, frame.loc(node))
+                )
                 continue
             self.refuse_tile(value, part, frame)
             if bool(value) != is_and:
@@ -208,15 +282,24 @@ class Expressions:
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = self(right_node, frame)
             name, function = _COMPARE[type(op)]
-            if (isinstance(left, Expr) or isinstance(right, Expr)) and name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            if (isinstance(left, Expr) or isinstance(right, Expr)) and name in (
+                "eq",
+                "ne",
+                "lt",
+                "le",
+                "gt",
+                "ge",
+            ):
                 if left is None or right is None or isinstance(left, str) or isinstance(right, str):
                     value: Any = name == "ne"
                 else:
                     self._scalar(left, node.left, frame)
                     self._scalar(right, right_node, frame)
-                    value = settle(ir.binary(cast(Any, name), left, right, frame.loc(node)))
+                    value = settle(ir.binary(cast("Any", name), left, right, frame.loc(node)))
             else:
-                value = self.native(node, frame, lambda f=function, a=left, b=right: f(a, b), "this comparison")
+                value = self.native(
+                    node, frame, lambda f=function, a=left, b=right: f(a, b), "this comparison"
+                )
             if isinstance(value, Expr) or isinstance(total, Expr):
                 total = value if total is True else ir.binary("and", total, value, frame.loc(node))
             elif not value:
@@ -230,114 +313,13 @@ class Expressions:
         condition = self(node.test, frame)
         if not isinstance(condition, Expr):
             return self(node.body if condition else node.orelse, frame)
-        then, orelse = self.quiet(node.body, frame, "a conditional expression"), self.quiet(node.orelse, frame, "a conditional expression")
+        then, orelse = (
+            self.quiet(node.body, frame, "a conditional expression"),
+            self.quiet(node.orelse, frame, "a conditional expression"),
+        )
         self._scalar(then, node.body, frame)
         self._scalar(orelse, node.orelse, frame)
         return ir.select(condition, then, orelse, frame.loc(node))
-
-    # -------------------------------------------------------------- containers and comprehensions
-
-    def _Tuple(self, node: ast.Tuple, frame: Frame) -> Any:
-        return tuple(self._items(node.elts, frame))
-
-    def _List(self, node: ast.List, frame: Frame) -> Any:
-        return self._items(node.elts, frame)
-
-    def _Set(self, node: ast.Set, frame: Frame) -> Any:
-        return set(self._items(node.elts, frame))
-
-    def _items(self, nodes: Sequence[ast.expr], frame: Frame) -> list[Any]:
-        out: list[Any] = []
-        for n in nodes:
-            if isinstance(n, ast.Starred):
-                out.extend(self.iterated(self(n.value, frame), n, frame))
-            else:
-                out.append(self(n, frame))
-        return out
-
-    def _Dict(self, node: ast.Dict, frame: Frame) -> Any:
-        table: dict[Any, Any] = {}
-        for k, v in zip(node.keys, node.values, strict=True):
-            if k is None:
-                table.update(self(v, frame))
-            else:
-                table[self(k, frame)] = self(v, frame)
-        return table
-
-    def _JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> str:
-        parts: list[str] = []
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                value = self(part.value, frame)
-                spec = self(part.format_spec, frame) if part.format_spec is not None else ""
-                convert: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
-                shown: Any = convert[part.conversion](value) if part.conversion in convert else value
-                parts.append(self.native(part, frame, lambda s=shown, f=spec: format(s, f) if f else str(s), "this format"))
-            else:
-                parts.append(str(cast(ast.Constant, part).value))
-        return "".join(parts)
-
-    def _comprehension(self, node: Any, frame: Frame, element: Callable[[Frame], Any]) -> list[Any]:
-        inner = dataclasses.replace(frame, names=dict(frame.names), bound_at=dict(frame.bound_at))
-        out: list[Any] = []
-
-        def run(level: int) -> None:
-            if level == len(node.generators):
-                out.append(element(inner))
-                return
-            generator = node.generators[level]
-            values = self(generator.iter, inner)
-            if isinstance(values, LoopSpec | Expr | Buffer | Region) or not hasattr(values, "__iter__"):
-                raise SyntaxTileError(
-                    "TB104", f"a comprehension over {'a run-time loop' if isinstance(values, LoopSpec) else type(values).__name__}", at=frame.loc(generator.iter),
-                    why="its values must be known while the kernel is compiled", fix="use a for statement",
-                )  # fmt: skip
-            for value in values:
-                self.walker.bind_target(generator.target, value, inner)
-                if all(self._known(c, inner) for c in generator.ifs):
-                    run(level + 1)
-
-        run(0)
-        return out
-
-    def _known(self, node: ast.expr, frame: Frame) -> bool:
-        value = self(node, frame)
-        if isinstance(value, Expr):
-            raise SyntaxTileError("TB104", "a comprehension filtered by a run-time value", at=frame.loc(node), why="how many values it has must be known while the kernel is compiled", fix="use a for statement with an if")
-        return bool(value)
-
-    def _ListComp(self, node: ast.ListComp, frame: Frame) -> list[Any]:
-        return self._comprehension(node, frame, lambda f: self(node.elt, f))
-
-    def _GeneratorExp(self, node: ast.GeneratorExp, frame: Frame) -> Any:
-        return self._comprehension(node, frame, lambda f: self(node.elt, f))
-
-    def _SetComp(self, node: ast.SetComp, frame: Frame) -> set[Any]:
-        return set(self._comprehension(node, frame, lambda f: self(node.elt, f)))
-
-    def _DictComp(self, node: ast.DictComp, frame: Frame) -> dict[Any, Any]:
-        return dict(self._comprehension(node, frame, lambda f: (self(node.key, f), self(node.value, f))))
-
-    def _Lambda(self, node: ast.Lambda, frame: Frame) -> Any:
-        names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-        defaults = dict(zip(names[len(names) - len(node.args.defaults) :], [self(d, frame) for d in node.args.defaults], strict=True))
-        defaults |= {a.arg: self(d, frame) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
-        rest, known = node.args.vararg, {*names, *(a.arg for a in node.args.kwonlyargs)}
-
-        def function(*values: Any, **named: Any) -> Any:
-            given = {**defaults, **dict(zip(names, values, strict=False)), **named}
-            if rest is not None:
-                given[rest.arg] = values[len(names) :]
-            elif len(values) > len(names):
-                raise TypeError(f"this lambda takes {len(names)} values, got {len(values)}")
-            if known - set(given):
-                raise TypeError(f"this lambda needs a value for {', '.join(sorted(known - set(given)))}")
-            return self(node.body, dataclasses.replace(frame, names={**frame.names, **given}))
-
-        return function
-
-    def _Starred(self, node: ast.Starred, frame: Frame) -> Any:
-        raise SyntaxTileError("TB102", "a starred expression on its own", at=frame.loc(node), why="* spreads values in a call, a tuple or a list", fix="leave the * out")
 
     # -------------------------------------------------------------- attributes, indices, calls
 
@@ -351,7 +333,9 @@ class Expressions:
             if node.attr == "strides" and base.strides is not None:
                 return tuple(settle(s) for s in base.strides)
             if node.attr == "scope":
-                return lambda: {"fragment": "local.fragment", "shared": "shared.dyn", "var": "local.var"}.get(base.scope, base.scope)
+                return lambda: {"fragment": "local.fragment", "shared": "shared.dyn", "var": "local.var"}.get(
+                    base.scope, base.scope
+                )
         if isinstance(base, Expr) and node.attr == "dtype":
             return SCALARS.get(base.dtype.name, base.dtype)
         if isinstance(base, Expr) and node.attr == "astype":
@@ -364,9 +348,14 @@ class Expressions:
             return self.read(getattr(base, node.attr))
         except AttributeError as error:
             raise TypeTileError(
-                "TB214", f"{type(base).__name__} has no attribute {node.attr}{nearest(node.attr, dir(base))}", at=frame.loc(node), why="it is looked up while the kernel is compiled",
-                fix="buffers have .shape, .dtype, .strides and .scope()" if isinstance(base, Buffer) else "correct the name",
-            ) from error  # fmt: skip
+                "TB214",
+                f"{type(base).__name__} has no attribute {node.attr}{nearest(node.attr, dir(base))}",
+                at=frame.loc(node),
+                why="it is looked up while the kernel is compiled",
+                fix="buffers have .shape, .dtype, .strides and .scope()"
+                if isinstance(base, Buffer)
+                else "correct the name",
+            ) from error
 
     def base(self, node: ast.expr, frame: Frame) -> Any:
         """A value whose buffer identity is wanted: variables are not loaded."""
@@ -387,11 +376,16 @@ class Expressions:
         """`base[index]`: an element, a slice of a buffer, or an item of a Python value."""
         if isinstance(base, Buffer | Region):
             return element_or_region(base, index, frame.loc(node))
-        if isinstance(index, Expr) or (isinstance(index, tuple) and any(isinstance(i, Expr) for i in cast("tuple[Any, ...]", index))):
+        if isinstance(index, Expr) or (
+            isinstance(index, tuple) and any(isinstance(i, Expr) for i in cast("tuple[Any, ...]", index))
+        ):
             raise TypeTileError(
-                "TB215", f"a Python {type(base).__name__} indexed by a value that is known only at run time", at=frame.loc(node),
-                why="it exists only while the kernel is compiled", fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",
-            )  # fmt: skip
+                "TB215",
+                f"a Python {type(base).__name__} indexed by a value that is known only at run time",
+                at=frame.loc(node),
+                why="it exists only while the kernel is compiled",
+                fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",
+            )
         return self.read(self.native(node, frame, lambda: base[index], "this index"))
 
     def _Call(self, node: ast.Call, frame: Frame) -> Any:
@@ -400,10 +394,18 @@ class Expressions:
     def iterated(self, value: Any, node: ast.AST, frame: Frame) -> list[Any]:
         """The values of `*value`."""
         if isinstance(value, Expr | Buffer | Region):
-            raise TypeTileError("TB225", f"* of a {type(value).__name__}", at=frame.loc(node), why="it spreads a list or tuple", fix="use a tuple")
+            raise TypeTileError(
+                "TB225",
+                f"* of a {type(value).__name__}",
+                at=frame.loc(node),
+                why="it spreads a list or tuple",
+                fix="use a tuple",
+            )
         return self.native(node, frame, lambda: list(value), "this")
 
 
-def operate(evaluate: Expressions, op: ast.operator, left: Any, right: Any, node: ast.AugAssign, frame: Frame) -> Any:
+def operate(
+    evaluate: Expressions, op: ast.operator, left: Any, right: Any, node: ast.AugAssign, frame: Frame
+) -> Any:
     """The new value of an augmented assignment."""
     return evaluate.operate(op, left, right, node.target, node.value, node, frame)

@@ -1,4 +1,4 @@
-"""Functions that are inlined: macros, local functions, and plain helpers that get tiles or run-time values."""
+"""Functions that are inlined: macros, local functions, helpers that get tiles or run-time values."""
 
 from __future__ import annotations
 
@@ -45,12 +45,17 @@ def local_function(walker: Walker, node: ast.FunctionDef, frame: Frame) -> Any:
         value = walker.evaluate(decorator, frame)
         if getattr(value, "__name__", "") not in ("macro", "inline"):
             raise SyntaxTileError(
-                "TB102", f"the decorator {ast.unparse(decorator)} of a function inside the kernel", at=frame.loc(decorator), why="such a function is inlined where it is called",
+                "TB102",
+                f"the decorator {ast.unparse(decorator)} of a function inside the kernel",
+                at=frame.loc(decorator),
+                why="such a function is inlined where it is called",
                 fix="leave the decorator out, or define the function outside of the kernel",
-            )  # fmt: skip
+            )
     given = node.args
     plain = [*given.posonlyargs, *given.args]
-    defaults = [None] * (len(plain) - len(given.defaults)) + [walker.evaluate(d, frame) for d in given.defaults]
+    defaults = [None] * (len(plain) - len(given.defaults)) + [
+        walker.evaluate(d, frame) for d in given.defaults
+    ]
     kinds = inspect.Parameter
     parameters: list[inspect.Parameter] = []
     for i, (a, d) in enumerate(zip(plain, defaults, strict=True)):
@@ -60,7 +65,11 @@ def local_function(walker: Walker, node: ast.FunctionDef, frame: Frame) -> Any:
     if given.vararg is not None:
         parameters.append(inspect.Parameter(given.vararg.arg, kinds.VAR_POSITIONAL))
     for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        parameters.append(inspect.Parameter(a.arg, kinds.KEYWORD_ONLY, default=kinds.empty if d is None else walker.evaluate(d, frame)))
+        parameters.append(
+            inspect.Parameter(
+                a.arg, kinds.KEYWORD_ONLY, default=kinds.empty if d is None else walker.evaluate(d, frame)
+            )
+        )
     if given.kwarg is not None:
         parameters.append(inspect.Parameter(given.kwarg.arg, kinds.VAR_KEYWORD))
     return LocalFunction(walker, node, frame, inspect.Signature(parameters))
@@ -89,7 +98,9 @@ def is_inlined(function: Any, positional: list[Any], named: Mapping[str, Any]) -
 
 
 def _is_run_time(value: Any, depth: int) -> bool:
-    if isinstance(value, Buffer | Region | VarSpec | EmptySpec) or isinstance(value, Expr) and not isinstance(value, Const):
+    if isinstance(value, Buffer | Region | VarSpec | EmptySpec) or (
+        isinstance(value, Expr) and not isinstance(value, Const)
+    ):
         return True
     if not depth:
         return False
@@ -108,13 +119,26 @@ def _uses_language(value: Any) -> bool:
     return isinstance(value, Macro) or str(getattr(value, "__module__", "")).split(".")[0] == "tilebench"
 
 
-def inline(walker: Walker, function: Any, positional: list[Any], named: Mapping[str, Any], node: ast.AST, frame: Frame) -> Any:
+def inline(
+    walker: Walker,
+    function: Any,
+    positional: list[Any],
+    named: Mapping[str, Any],
+    node: ast.AST,
+    frame: Frame,
+) -> Any:
     """The body of the function, in place of its call; `return` gives the call's value."""
     from tilebench.language.walker import Returned
 
     at = frame.loc(node)
     if _chain_length(at) > DEEPEST_CHAIN:
-        raise SyntaxTileError("TB109", "functions call each other without end", at=at, why="they are inlined where they are called", fix="use a loop")
+        raise SyntaxTileError(
+            "TB109",
+            "functions call each other without end",
+            at=at,
+            why="they are inlined where they are called",
+            fix="use a loop",
+        )
     if isinstance(function, BoundMacro):
         positional, function = [function.instance, *positional], function.macro
     if isinstance(function, types.MethodType):
@@ -123,7 +147,7 @@ def inline(walker: Walker, function: Any, positional: list[Any], named: Mapping[
         definition, signature = function.node, function.signature
         inner = Frame(function.frame.source, _Enclosing(function.frame), call_site=at)
     else:
-        plain = cast(types.FunctionType, function.function if isinstance(function, Macro) else function)
+        plain = cast("types.FunctionType", function.function if isinstance(function, Macro) else function)
         source = source_of(plain)
         definition, signature = node_of(plain, source), inspect.signature(plain, eval_str=False)
         inner = Frame(source, outer_names(plain), call_site=at)
@@ -154,15 +178,31 @@ class _Enclosing(dict[str, Any]):
 
 
 def _bind(
-    walker: Walker, definition: ast.FunctionDef, signature: inspect.Signature, positional: list[Any], named: Mapping[str, Any], inner: Frame, node: ast.AST, frame: Frame
+    walker: Walker,
+    definition: ast.FunctionDef,
+    signature: inspect.Signature,
+    positional: list[Any],
+    named: Mapping[str, Any],
+    inner: Frame,
+    node: ast.AST,
+    frame: Frame,
 ) -> None:
     at = frame.loc(node)
     try:
         given = signature.bind(*positional, **named)
     except TypeError as error:
-        raise TypeTileError("TB230", f"{definition.name}(): {error}", at=at, why=f"its parameters are {_names(signature)}", fix="give a value for each parameter") from None
+        raise TypeTileError(
+            "TB230",
+            f"{definition.name}(): {error}",
+            at=at,
+            why=f"its parameters are {_names(signature)}",
+            fix="give a value for each parameter",
+        ) from None
     given.apply_defaults()
-    annotations = {a.arg: a.annotation for a in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs)}
+    annotations = {
+        a.arg: a.annotation
+        for a in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs)
+    }
     for name, value in given.arguments.items():
         annotation = annotations.get(name)
         if annotation is not None and _is_reference(walker, annotation, inner):

@@ -9,15 +9,38 @@ from tilebench.ir.expr import Expr, int_value
 from tilebench.language.markers import LaunchSpec, ThreadRange, ThreadValue
 
 
-def Kernel(*blocks: Any, threads: Any = 128, prelude: str | None = None, cluster_dims: Any = None) -> LaunchSpec:
+def Kernel(
+    *blocks: Any, threads: Any = 128, prelude: str | None = None, cluster_dims: Any = None
+) -> LaunchSpec:
     """`with T.Kernel(grid_x, grid_y, threads=128) as (bx, by):` one to three grid axes."""
     if cluster_dims not in (None, 1, (1, 1, 1), [1, 1, 1]):
-        raise TypeTileError("TB512", f"cluster_dims={cluster_dims}: thread-block clusters are not supported", why="every target must run the program", fix="leave cluster_dims out")
+        raise TypeTileError(
+            "TB512",
+            f"cluster_dims={cluster_dims}: thread-block clusters are not supported",
+            why="every target must run the program",
+            fix="leave cluster_dims out",
+        )
     if not 1 <= len(blocks) <= 3:
-        raise TypeTileError("TB510", f"T.Kernel has {len(blocks)} grid axes", why="a grid has one to three", fix="T.Kernel(x, y, z, threads=128)")
-    counts: tuple[Any, ...] = tuple(cast("list[Any]", threads)) if isinstance(threads, list | tuple) else (128 if threads is None else threads,)
-    if not 1 <= len(counts) <= 3 or not all(isinstance(int_value(t) if isinstance(t, Expr) else t, int) for t in counts):
-        raise TypeTileError("TB511", f"threads={threads!r}", why="a block has one to three axes of threads, known when the kernel is compiled", fix="threads=128")
+        raise TypeTileError(
+            "TB510",
+            f"T.Kernel has {len(blocks)} grid axes",
+            why="a grid has one to three",
+            fix="T.Kernel(x, y, z, threads=128)",
+        )
+    counts: tuple[Any, ...] = (
+        tuple(cast("list[Any]", threads))
+        if isinstance(threads, list | tuple)
+        else (128 if threads is None else threads,)
+    )
+    if not 1 <= len(counts) <= 3 or not all(
+        isinstance(int_value(t) if isinstance(t, Expr) else t, int) for t in counts
+    ):
+        raise TypeTileError(
+            "TB511",
+            f"threads={threads!r}",
+            why="a block has one to three axes of threads, known when the kernel is compiled",
+            fix="threads=128",
+        )
     return LaunchSpec(blocks, tuple(int(int_value(t) or 0) for t in counts), prelude)
 
 

@@ -16,14 +16,32 @@ if TYPE_CHECKING:
 def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
     """`with T.Kernel(...)`: sets grid, threads and block variables; returns the block variables."""
     if walker.launch is not None:
-        raise SyntaxTileError("TB108", "a second T.Kernel in one program", at=at, why="a tile program is one launch", fix="write two programs")
+        raise SyntaxTileError(
+            "TB108",
+            "a second T.Kernel in one program",
+            at=at,
+            why="a tile program is one launch",
+            fix="write two programs",
+        )
     grid: list[Expr] = []
     for axis, extent in enumerate(spec.grid):
         if isinstance(extent, ConstVar):
-            raise TypeTileError("TB213", f"{extent.name} is not known here", at=at, why="T.const names are determined by the shapes of the arguments", fix="declare an input tensor that has it as an extent first")
+            raise TypeTileError(
+                "TB213",
+                f"{extent.name} is not known here",
+                at=at,
+                why="T.const names are determined by the shapes of the arguments",
+                fix="declare an input tensor that has it as an extent first",
+            )
         e = as_expr(extent)
         if e.dtype.is_float:
-            raise TypeTileError("TB217", f"grid axis {axis} is a {e.dtype}", at=at, why="the number of blocks is a whole number", fix="T.ceildiv(n, block), or // for division")
+            raise TypeTileError(
+                "TB217",
+                f"grid axis {axis} is a {e.dtype}",
+                at=at,
+                why="the number of blocks is a whole number",
+                fix="T.ceildiv(n, block), or // for division",
+            )
         grid.append(e)
     walker.launch, walker.grid, walker.threads, walker.inside = spec, tuple(grid), spec.threads, True
     walker.blocks = tuple(Var(n, dtype=int32) for n in ("bx", "by", "bz")[: len(grid)])
@@ -37,7 +55,13 @@ def _axis(values: tuple[Any, ...], dim: int, default: Any) -> Any:
 def resolve_thread_value(walker: Walker, value: ThreadValue, at: Loc | None) -> Any:
     """A thread or block name as an expression of the launch."""
     if not walker.inside:
-        raise SyntaxTileError("TB108", "a thread is named outside of T.Kernel", at=at, why="only a launch has threads and blocks", fix="put it under `with T.Kernel(...)`")
+        raise SyntaxTileError(
+            "TB108",
+            "a thread is named outside of T.Kernel",
+            at=at,
+            why="only a launch has threads and blocks",
+            fix="put it under `with T.Kernel(...)`",
+        )
     thread: Expr = walker.thread
     match value.kind:
         case "thread":

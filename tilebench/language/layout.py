@@ -27,7 +27,10 @@ class _Deferred:
 
 
 def Fragment(
-    shape: Sequence[int], forward_fn: Callable[..., Any] | None = None, forward_thread_fn: Callable[..., Any] | None = None, replicate: int = 1,
+    shape: Sequence[int],
+    forward_fn: Callable[..., Any] | None = None,
+    forward_thread_fn: Callable[..., Any] | None = None,
+    replicate: int = 1,
     forward_index_fn: Callable[..., Any] | None = None,
 ) -> FragmentLayout:
     """A fragment's place: forward_fn(i, j[, replica]) -> (thread, register), or the two functions apart.
@@ -36,7 +39,12 @@ def Fragment(
     """
     kept: dict[int, int] = {}  # elements placed so far, by thread
     if forward_fn is None and forward_thread_fn is None:
-        raise LayoutError("TB307", "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn", why="they say where an element is", fix="T.Fragment((8, 8), lambda i, j: (thread, register))")
+        raise LayoutError(
+            "TB307",
+            "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn",
+            why="they say where an element is",
+            fix="T.Fragment((8, 8), lambda i, j: (thread, register))",
+        )
 
     def both(*index: Any) -> tuple[Any, Any]:
         if forward_fn is not None:
@@ -50,7 +58,11 @@ def Fragment(
                 register = kept[int(thread)] = kept.get(int(thread), -1) + 1
         return thread, cast("list[Any]", register)[0] if isinstance(register, list | tuple) else register
 
-    return FragmentLayout.from_function(tuple(int(s) for s in shape), both, replicate=replicate) if replicate > 1 else FragmentLayout.from_function(tuple(int(s) for s in shape), both)
+    return (
+        FragmentLayout.from_function(tuple(int(s) for s in shape), both, replicate=replicate)
+        if replicate > 1
+        else FragmentLayout.from_function(tuple(int(s) for s in shape), both)
+    )
 
 
 def make_swizzled_layout(buffer: Buffer, k_major: bool = True, allow_pad: bool = True) -> SharedLayout:

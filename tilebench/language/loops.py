@@ -21,7 +21,15 @@ def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any =
     return _range("serial", start, stop, step, {})
 
 
-def unroll(start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False, unroll_factor: int | None = None, annotations: Any = None) -> LoopSpec:
+def unroll(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
+    annotations: Any = None,
+) -> LoopSpec:
     """Serial, expanded by the target's compiler."""
     del explicit, unroll_factor, annotations
     return _range("unroll", start, stop, step, {})
@@ -33,18 +41,39 @@ def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> Loop
     return _range("vectorized", start, stop, None, {})
 
 
-def Parallel(*extents: Any, coalesced_width: int | None = None, loop_layout: Any = None, prefer_async: Any = None, annotations: Any = None) -> LoopSpec:
+def Parallel(
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: Any = None,
+    annotations: Any = None,
+) -> LoopSpec:
     """Independent iterations over a box, spread over the threads of the block."""
     del prefer_async, annotations
-    return LoopSpec("parallel", extents=extents, options={"coalesced_width": coalesced_width, "layout": loop_layout})
+    return LoopSpec(
+        "parallel", extents=extents, options={"coalesced_width": coalesced_width, "layout": loop_layout}
+    )
 
 
 def Pipelined(
-    start: Any, stop: Any = None, num_stages: int = 0, order: Any = None, stage: Any = None, sync: Any = None, group: Any = None, annotations: Any = None
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: Any = None,
+    stage: Any = None,
+    sync: Any = None,
+    group: Any = None,
+    annotations: Any = None,
 ) -> LoopSpec:
     """Serial, with the copies of later iterations under way: num_stages versions of each tile that is loaded."""
     del sync, annotations
-    return _range("pipelined", start, stop, None, {"num_stages": num_stages, "order": order, "stage": stage, "group": group})
+    return _range(
+        "pipelined",
+        start,
+        stop,
+        None,
+        {"num_stages": num_stages, "order": order, "stage": stage, "group": group},
+    )
 
 
 def grid(*extents: Any) -> LoopSpec:
@@ -55,15 +84,28 @@ def grid(*extents: Any) -> LoopSpec:
 def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, **accepted: Any) -> LoopSpec:
     """Tiles of a domain, `index`, `index + wave_size`, ... in groups that share L2."""
     del accepted
-    return LoopSpec("persistent", extents=tuple(domain), options={"wave_size": wave_size, "index": index, "group_size": group_size})
+    return LoopSpec(
+        "persistent",
+        extents=tuple(domain),
+        options={"wave_size": wave_size, "index": index, "group_size": group_size},
+    )
 
 
 def thread_binding(start: Any, thread: str = "threadIdx.x", *, annotations: Any = None) -> LoopSpec:
     """`for t in T.thread_binding(128, "threadIdx.x")`: each thread takes the iteration of its own index."""
     del annotations
-    axes = {f"{name}.{axis}": (kind, d) for name, kind in (("threadIdx", "thread"), ("blockIdx", "block")) for d, axis in enumerate("xyz")}
+    axes = {
+        f"{name}.{axis}": (kind, d)
+        for name, kind in (("threadIdx", "thread"), ("blockIdx", "block"))
+        for d, axis in enumerate("xyz")
+    }
     if thread not in axes:
-        raise TypeTileError("TB222", f"T.thread_binding: no axis {thread!r}", why="the axes are " + ", ".join(axes), fix="use one of them")
+        raise TypeTileError(
+            "TB222",
+            f"T.thread_binding: no axis {thread!r}",
+            why="the axes are " + ", ".join(axes),
+            fix="use one of them",
+        )
     kind, dim = axes[thread]
     return LoopSpec("thread", stop=start, options={"kind": kind, "dim": dim})
 

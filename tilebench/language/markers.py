@@ -1,4 +1,4 @@
-"""Values that the spellings hand to the front-end: annotations, launches, loops, functions still to be inlined."""
+"""Values that the spellings hand to the front-end: annotations, launches, loops, macros."""
 
 from __future__ import annotations
 
@@ -83,7 +83,20 @@ class Annotation:
 class ThreadValue:
     """`T.get_thread_binding(dim)` and relatives, resolved against the launch in force."""
 
-    kind: Literal["thread", "block", "thread_extent", "block_extent", "lane", "warp", "warp_group", "threads", "blocks", "flat", "thread_extents", "block_extents"]
+    kind: Literal[
+        "thread",
+        "block",
+        "thread_extent",
+        "block_extent",
+        "lane",
+        "warp",
+        "warp_group",
+        "threads",
+        "blocks",
+        "flat",
+        "thread_extents",
+        "block_extents",
+    ]
     dim: int = 0
 
 
@@ -107,7 +120,9 @@ class PrimFunc:
         self.attrs: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{self.__name__} is a @T.prim_func: compile it first, k = tilebench.compile({self.__name__})")
+        raise TypeError(
+            f"{self.__name__} is a @T.prim_func: compile it first, k = tilebench.compile({self.__name__})"
+        )
 
     def __repr__(self) -> str:
         return f"<prim_func {self.__name__}>"

@@ -1,4 +1,4 @@
-"""Scalar functions of the language: math, bits, casts, selection, shuffles. Plain functions from expressions to expressions."""
+"""Scalar functions: math, bits, casts, selection. Plain functions from expressions to expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tilebench.errors import TypeTileError
 from tilebench.ir import expr as ir
-from tilebench.ir.dtype import DType, bool_, float32, int32, uint32
+from tilebench.ir.dtype import DType, bool_, float32, int32
 from tilebench.ir.expr import Expr, as_expr
 from tilebench.language.dtypes import dtype as as_scalar
 
@@ -35,7 +35,9 @@ def _unary(name: str) -> Callable[..., Expr]:
 
 
 exp, exp2, exp10, log, log2, log10, log1p, sqrt, rsqrt = (_unary(n) for n in _FLOAT_UNARY[:9])
-sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, asinh, acosh, atanh, erf, sigmoid = (_unary(n) for n in _FLOAT_UNARY[9:])
+sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, asinh, acosh, atanh, erf, sigmoid = (
+    _unary(n) for n in _FLOAT_UNARY[9:]
+)
 __exp, __exp10, __log, __log2, __log10, __sin, __cos, __tan = exp, exp10, log, log2, log10, sin, cos, tan
 fast_rcp = _unary("rcp")
 
@@ -148,7 +150,12 @@ def infinity(dtype: Any = "float32") -> Expr:
     """+inf of a float type."""
     kind = as_scalar(dtype)
     if not kind.is_float or kind.name == "float8_e4m3":
-        raise TypeTileError("TB204", f"{kind} has no infinity", why="only floats with infinities do", fix=f"T.max_value({kind.name!r}) is its largest value")
+        raise TypeTileError(
+            "TB204",
+            f"{kind} has no infinity",
+            why="only floats with infinities do",
+            fix=f"T.max_value({kind.name!r}) is its largest value",
+        )
     return ir.const(_math.inf, kind)
 
 
@@ -281,7 +288,9 @@ def Not(value: Any) -> Any:
     return ir.unary("not", value)
 
 
-def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None) -> Expr:
+def cast(
+    value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None, span: Any = None
+) -> Expr:
     """The value as another type: floats round to nearest even, floats to integers truncate and clamp."""
     del round, sat, rbits, span
     return as_expr(value).astype(as_scalar(dtype))
@@ -299,7 +308,12 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
         value, dtype = dtype, value
     e, kind = as_expr(value), as_scalar(dtype)
     if e.dtype.bits != kind.bits:
-        raise TypeTileError("TB208", f"reinterpret: {e.dtype} has {e.dtype.bits} bits, {kind} has {kind.bits}", why="the bits stay the same", fix="choose a type of the same width")
+        raise TypeTileError(
+            "TB208",
+            f"reinterpret: {e.dtype} has {e.dtype.bits} bits, {kind} has {kind.bits}",
+            why="the bits stay the same",
+            fix="choose a type of the same width",
+        )
     return ir.call("reinterpret", (e,), kind)
 
 
@@ -318,7 +332,12 @@ def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
 
 def _to_nearest(name: str, rounding_mode: str) -> None:
     if rounding_mode != "rn":
-        raise TypeTileError("TB209", f"{name}: rounding_mode={rounding_mode!r}", why="every target rounds to nearest even", fix='rounding_mode="rn"')
+        raise TypeTileError(
+            "TB209",
+            f"{name}: rounding_mode={rounding_mode!r}",
+            why="every target rounds to nearest even",
+            fix='rounding_mode="rn"',
+        )
 
 
 def ieee_add(x: Any, y: Any, rounding_mode: str = "rn") -> Any:
@@ -366,105 +385,3 @@ def ieee_frcp(x: Any, rounding_mode: str = "rn") -> Any:
     """1 / x, rounded to nearest even."""
     _to_nearest("ieee_frcp", rounding_mode)
     return ir.binary("div", 1.0, x)
-
-
-# ------------------------------------------------------------------ between the lanes of a warp
-
-
-def _lanes(name: str, value: Any, other: Any) -> Expr:
-    e = as_expr(value)
-    return ir.call(name, (e, as_expr(other).astype(int32)), e.dtype)
-
-
-def _whole_warp(name: str, width: int) -> None:
-    if width != 32:
-        raise TypeTileError("TB209", f"{name}: width={width}", why="shuffles go over the whole warp here", fix="leave width out, or compute the lane yourself")
-
-
-def shfl_xor(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
-    """The value of lane (lane ^ delta); width may be smaller when delta is (the lanes then stay in their part)."""
-    del mask
-    if not (isinstance(delta, int) and delta < width):
-        _whole_warp("shfl_xor", width)
-    return _lanes("shfl_xor", value, delta)
-
-
-def shfl_up(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
-    """The value of lane - delta; own value where there is none."""
-    del mask
-    _whole_warp("shfl_up", width)
-    return _lanes("shfl_up", value, delta)
-
-
-def shfl_down(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
-    """The value of lane + delta; own value where there is none."""
-    del mask
-    _whole_warp("shfl_down", width)
-    return _lanes("shfl_down", value, delta)
-
-
-def shfl_sync(value: Any, srcLane: Any, width: int = 32, mask: Any = None) -> Expr:
-    """The value of one lane."""
-    del mask
-    _whole_warp("shfl_sync", width)
-    return _lanes("shfl", value, srcLane)
-
-
-def _warp_reduce(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
-    total = as_expr(value)
-    for distance in (16, 8, 4, 2, 1):
-        total = combine(total, shfl_xor(total, distance))
-    return total
-
-
-def warp_reduce_sum(value: Any) -> Any:
-    """The sum over the warp's lanes, in all of them."""
-    return _warp_reduce(value, lambda a, b: a + b)
-
-
-def warp_reduce_max(value: Any) -> Any:
-    """The maximum over the warp's lanes."""
-    return _warp_reduce(value, max)
-
-
-def warp_reduce_min(value: Any) -> Any:
-    """The minimum over the warp's lanes."""
-    return _warp_reduce(value, min)
-
-
-def warp_reduce_bitand(value: Any) -> Any:
-    """The bitwise and over the warp's lanes."""
-    return _warp_reduce(value, bitwise_and)
-
-
-def warp_reduce_bitor(value: Any) -> Any:
-    """The bitwise or over the warp's lanes."""
-    return _warp_reduce(value, bitwise_or)
-
-
-def any_sync(predicate: Any, mask: Any = None) -> Expr:
-    """Whether any lane's predicate holds."""
-    del mask
-    return ir.call("any_sync", (ir.to_bool(as_expr(predicate)),), bool_)
-
-
-def all_sync(predicate: Any, mask: Any = None) -> Expr:
-    """Whether all lanes' predicates hold."""
-    del mask
-    return ir.call("all_sync", (ir.to_bool(as_expr(predicate)),), bool_)
-
-
-def ballot(predicate: Any) -> Expr:
-    """Bit l is lane l's predicate."""
-    return ir.call("ballot", (ir.to_bool(as_expr(predicate)),), uint32)
-
-
-def ballot_sync(predicate: Any, mask: Any = None) -> Expr:
-    """Same as ballot."""
-    del mask
-    return ballot(predicate)
-
-
-def activemask() -> Expr:
-    """The lanes that run this call."""
-    return ir.call("activemask", (), uint32)

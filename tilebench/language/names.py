@@ -6,21 +6,77 @@ import re
 
 from tilebench.errors import Loc, SyntaxTileError, nearest
 
+# Patterns of names (each matched from its start), why they are refused, what to write instead.
 _REFUSED: tuple[tuple[str, str, str], ...] = (
-    (r"(tma_|async_tma|create_tma|tma$)", "bulk copies are chosen by the compiler", "T.copy in a T.Pipelined loop"),
-    (r"(wgmma|warpgroup_|wait_wgmma|tcgen05|alloc_tmem|deallocate_tmem|mma_|ptx_mma|ptx_wgmma|ptx_ldmatrix|gemm_sp|.*blockscaled)", "the instruction of a gemm is chosen by the compiler", "T.gemm(A, B, C)"),
-    (r"(.*mbarrier|barrier_|alloc_barrier|alloc_cluster_barrier|cp_async_barrier|ptx_cp_async|ptx_commit|ptx_wait|fence_proxy|named_barrier)", "barriers and copies under way are placed by the compiler", "T.Pipelined(n, num_stages=3) around T.copy and T.gemm"),
-    (r"(cluster_|ClusterKernel|block_rank_in_cluster|clc_|copy_cluster|get_cluster|ptx_arrive_cluster)", "thread-block clusters are not supported", "T.Kernel(...) without clusters"),
-    (r"(call_extern|import_source|CUDASourceCodeKernel|call_intrin|call_packed|tvm_call|evaluate_source)", "a program must run on every target, and foreign source runs on one", "write the function in the language, as a T.macro"),
-    (r"(access_ptr|address_of|ptr$|make_tensor|handle|buffer_var|ldg\d|stg\d|lds\d|sts\d|__ldg|decl_buffer|match_buffer|alloc_buffer|allocate)", "there are no raw pointers: every access is checked", "index the buffer, or T.copy a slice of it"),
-    (r"(set_max_nreg|inc_max_nreg|dec_max_nreg|annotate_(producer|consumer)|annotate_ws|ws_op|WSID)", "registers of warp groups are divided by the compiler", "leave it out"),
-    (r"(rng_)", "random numbers are not part of the language", "pass random numbers in as a tensor"),
-    (r"(im2col|c2d_im2col)", "there is no im2col copy", "gather the window with T.Parallel and T.if_then_else into a shared tile, then T.gemm"),
-    (r"(alloc_reducer|reducer_|finalize_reducer)", "accumulation over threads is T.reduce_*", "keep the terms in a fragment and T.reduce_sum them"),
-    (r"(comm_reducer|tvm_thread_allreduce|tvm_warp_shuffle|tvm_)", "this is a name of another compiler", "T.warp_reduce_sum(x), T.shfl_xor(x, 1), or T.reduce_sum over a fragment"),
-    (r"(sync_grid|pdl_)", "blocks do not wait for each other", "write two kernels"),
-    (r"(float4_|float6_|float8_e3m4|float8_e8m0|.*fnuz)", "this element type is not supported", "T.float8_e4m3, T.float8_e5m2 or a wider type"),
-)  # fmt: skip
+    (
+        "tma_ async_tma create_tma tma$",
+        "bulk copies are chosen by the compiler",
+        "T.copy in a T.Pipelined loop",
+    ),
+    (
+        "wgmma warpgroup_ wait_wgmma tcgen05 alloc_tmem deallocate_tmem mma_ ptx_mma ptx_wgmma "
+        "ptx_ldmatrix gemm_sp .*blockscaled alloc_descriptor alloc_wgmma initialize_",
+        "the instruction of a gemm is chosen by the compiler",
+        "T.gemm(A, B, C)",
+    ),
+    (
+        ".*mbarrier barrier_ alloc_barrier alloc_cluster_barrier cp_async_barrier ptx_cp_async "
+        "ptx_commit ptx_wait fence_proxy named_barrier",
+        "barriers and copies under way are placed by the compiler",
+        "T.Pipelined(n, num_stages=3) around T.copy and T.gemm",
+    ),
+    (
+        "cluster_ ClusterKernel block_rank_in_cluster clc_ copy_cluster get_cluster ptx_arrive_cluster",
+        "thread-block clusters are not supported",
+        "T.Kernel(...) without clusters",
+    ),
+    (
+        "call_extern import_source CUDASourceCodeKernel call_intrin call_packed",
+        "a program must run on every target, and foreign source runs on one",
+        "write the function in the language, as a T.macro",
+    ),
+    (
+        r"access_ptr address_of ptr$ make_tensor handle buffer_var (ld|st)[gs]\d __ldg decl_buffer "
+        "match_buffer alloc_buffer allocate",
+        "there are no raw pointers: every access is checked",
+        "index the buffer, or T.copy a slice of it",
+    ),
+    (
+        "set_max_nreg inc_max_nreg dec_max_nreg annotate_(producer|consumer) annotate_ws ws_op WSID",
+        "registers of warp groups are divided by the compiler",
+        "leave it out",
+    ),
+    (
+        "rng_",
+        "random numbers are not part of the language",
+        "pass random numbers in as a tensor",
+    ),
+    (
+        "im2col c2d_im2col",
+        "there is no im2col copy",
+        "gather the window with T.Parallel and T.if_then_else into a shared tile, then T.gemm",
+    ),
+    (
+        "alloc_reducer reducer_ finalize_reducer",
+        "accumulation over threads is T.reduce_*",
+        "keep the terms in a fragment and T.reduce_sum them",
+    ),
+    (
+        "comm_reducer tvm_",
+        "this is a name of another compiler",
+        "T.warp_reduce_sum(x), T.shfl_xor(x, 1), or T.reduce_sum over a fragment",
+    ),
+    (
+        "sync_grid pdl_",
+        "blocks do not wait for each other",
+        "write two kernels",
+    ),
+    (
+        "float4_ float6_ float8_e3m4 float8_e8m0 .*fnuz",
+        "this element type is not supported",
+        "T.float8_e4m3, T.float8_e5m2 or a wider type",
+    ),
+)
 
 
 def unknown_spelling(name: str, module: str, at: Loc | None) -> SyntaxTileError:
@@ -28,9 +84,13 @@ def unknown_spelling(name: str, module: str, at: Loc | None) -> SyntaxTileError:
     import tilebench.language as language
 
     for pattern, why, fix in _REFUSED:
-        if re.match(pattern, name):
+        if any(re.match(p, name) for p in pattern.split()):
             return SyntaxTileError("TB121", f"{module}.{name} is not offered", at=at, why=why, fix=fix)
     close = nearest(name, language.__all__)
     return SyntaxTileError(
-        "TB120", f"unknown name {module}.{name}{close}", at=at, why="the language has no such name", fix="correct the spelling; dir(T) lists what there is"
+        "TB120",
+        f"unknown name {module}.{name}{close}",
+        at=at,
+        why="the language has no such name",
+        fix="correct the spelling; dir(T) lists what there is",
     )

@@ -13,19 +13,32 @@ from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import seq, variables
 from tilebench.ir.tile import Buffer, Kernel, Param
+from tilebench.language import assignment, control, statements
 from tilebench.language.markers import PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, undeclared
-from tilebench.language import assignment, control, statements
 from tilebench.language.walker import Handler, Returned, Walker
 
 MAX_TEXT = 1 << 20
 HANDLERS: dict[type[ast.stmt], Handler] = {
-    ast.Pass: statements.pass_, ast.Import: statements.import_, ast.ImportFrom: statements.import_from, ast.FunctionDef: statements.function_def,
-    ast.Expr: statements.expression, ast.Return: statements.return_, ast.Assert: statements.assert_, ast.Raise: statements.raise_,
-    ast.Assign: assignment.assign, ast.AugAssign: assignment.augmented, ast.AnnAssign: assignment.annotated,
-    ast.Break: control.break_, ast.Continue: control.continue_, ast.If: control.if_, ast.While: control.while_, ast.For: control.for_, ast.With: control.with_,
-}  # fmt: skip
+    ast.Pass: statements.pass_,
+    ast.Import: statements.import_,
+    ast.ImportFrom: statements.import_from,
+    ast.FunctionDef: statements.function_def,
+    ast.Expr: statements.expression,
+    ast.Return: statements.return_,
+    ast.Assert: statements.assert_,
+    ast.Raise: statements.raise_,
+    ast.Assign: assignment.assign,
+    ast.AugAssign: assignment.augmented,
+    ast.AnnAssign: assignment.annotated,
+    ast.Break: control.break_,
+    ast.Continue: control.continue_,
+    ast.If: control.if_,
+    ast.While: control.while_,
+    ast.For: control.for_,
+    ast.With: control.with_,
+}
 DEEPEST = "the text is nested too deeply or too long to be parsed"
 
 
@@ -37,9 +50,11 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
         return plain
     if not isinstance(plain, types.FunctionType):
         raise SyntaxTileError(
-            "TB110", f"{type(function).__name__} is not a tile program", why="a tile program is a function with `with T.Kernel(...)` in it",
+            "TB110",
+            f"{type(function).__name__} is not a tile program",
+            why="a tile program is a function with `with T.Kernel(...)` in it",
             fix="return a @T.prim_func from the factory",
-        )  # fmt: skip
+        )
     source = source or source_of(plain)
     node = node_of(plain, source)
     walker = Walker(plain.__name__, HANDLERS)
@@ -64,20 +79,26 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
                 order.append(name)
             case _:
                 raise TypeTileError(
-                    "TB231", f"parameter {name} has no type", at=place, why="a @T.prim_func's parameters are tensors and scalars of the launch",
+                    "TB231",
+                    f"parameter {name} has no type",
+                    at=place,
+                    why="a @T.prim_func's parameters are tensors and scalars of the launch",
                     fix=f"{name}: T.Tensor((M, N), 'float16'), or {name}: T.int32",
-                )  # fmt: skip
+                )
     return _finish(walker, frame, node, order, at)
 
 
 def parse_eager(
-    function: Callable[..., Any], arguments: Mapping[str, Any], source: Source | None = None, consts: Mapping[str, int] | None = None
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    source: Source | None = None,
+    consts: Mapping[str, int] | None = None,
 ) -> Kernel:
     """The Kernel of an eager function for these arguments: TensorSpecs for tensors, anything else is a compile-time value.
 
     consts: values of T.const names, for compiling without tensors.
     """
-    plain = cast(types.FunctionType, function)
+    plain = cast("types.FunctionType", function)
     source = source or source_of(plain)
     node = node_of(plain, source)
     walker = Walker(plain.__name__, HANDLERS)
@@ -108,7 +129,13 @@ def parse_eager(
 def _parameters(node: ast.FunctionDef, frame: Frame) -> list[ast.arg]:
     for rest in (node.args.vararg, node.args.kwarg):
         if rest is not None:
-            raise TypeTileError("TB231", f"parameter *{rest.arg} stands for any number of values", at=frame.loc(rest), why="a kernel has a fixed list of arguments", fix="name each parameter")
+            raise TypeTileError(
+                "TB231",
+                f"parameter *{rest.arg} stands for any number of values",
+                at=frame.loc(rest),
+                why="a kernel has a fixed list of arguments",
+                fix="name each parameter",
+            )
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
@@ -117,7 +144,11 @@ def _annotation(walker: Walker, function: types.FunctionType, argument: ast.arg,
     made = getattr(function, "__annotations__", {}).get(argument.arg)
     if made is not None and not isinstance(made, str):
         return made
-    return assignment.annotation_of(walker, argument.annotation, frame) if argument.annotation is not None else None
+    return (
+        assignment.annotation_of(walker, argument.annotation, frame)
+        if argument.annotation is not None
+        else None
+    )
 
 
 def _dtype_like(value: Any) -> Any:
@@ -133,40 +164,79 @@ def _defaults(function: types.FunctionType) -> dict[str, Any]:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
     values = function.__defaults__ or ()
-    return {**dict(zip(names[len(names) - len(values) :], values, strict=True)), **(function.__kwdefaults__ or {})}
+    return {
+        **dict(zip(names[len(names) - len(values) :], values, strict=True)),
+        **(function.__kwdefaults__ or {}),
+    }
 
 
-def _finish(walker: Walker, frame: Frame, node: ast.FunctionDef, order: list[str], at: Loc, eager: bool = False) -> Kernel:
+def _finish(
+    walker: Walker, frame: Frame, node: ast.FunctionDef, order: list[str], at: Loc, eager: bool = False
+) -> Kernel:
     returned: Any = None
     try:
         walker.statements(node.body, frame)
     except Returned as result:
         returned = result.value
     except RecursionError:
-        raise SyntaxTileError("TB112", DEEPEST, at=at, why="the compiler walks it node by node", fix="split the expression over several lines or loops") from None
+        raise SyntaxTileError(
+            "TB112",
+            DEEPEST,
+            at=at,
+            why="the compiler walks it node by node",
+            fix="split the expression over several lines or loops",
+        ) from None
     if walker.launch is None:
         raise SyntaxTileError(
-            "TB110", f"{node.name} launches nothing", at=at, why="a tile program says how many blocks and threads run it",
+            "TB110",
+            f"{node.name} launches nothing",
+            at=at,
+            why="a tile program says how many blocks and threads run it",
             fix="with T.Kernel(T.ceildiv(N, block), threads=128) as bx:",
-        )  # fmt: skip
-    params = [Param(name, walker.parameters[name], "in", walker.parameters[name].loc) for name in order if name in walker.parameters]
+        )
+    params = [
+        Param(name, walker.parameters[name], "in", walker.parameters[name].loc)
+        for name in order
+        if name in walker.parameters
+    ]
     outputs = _outputs(walker, returned, at) if eager else []
     params += [Param(b.name, b, "out", b.loc) for b in outputs]
     body = seq(*walker.bodies[0])
-    kernel = Kernel(
-        walker.name, tuple(params), walker.grid, walker.blocks, walker.threads, walker.thread, tuple(walker.buffers), body,
-        _symbols(params), tuple(range(len(params) - len(outputs), len(params))), walker.attributes, at,
-    )  # fmt: skip
-    return kernel
+    return Kernel(
+        walker.name,
+        tuple(params),
+        walker.grid,
+        walker.blocks,
+        walker.threads,
+        walker.thread,
+        tuple(walker.buffers),
+        body,
+        _symbols(params),
+        tuple(range(len(params) - len(outputs), len(params))),
+        walker.attributes,
+        at,
+    )
 
 
 def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:
-    values = list(cast("tuple[Any, ...]", returned)) if isinstance(returned, tuple | list) else [] if returned is None else [returned]
+    values = (
+        list(cast("tuple[Any, ...]", returned))
+        if isinstance(returned, tuple | list)
+        else []
+        if returned is None
+        else [returned]
+    )
     made = walker.outputs
     for value in values:
         if value not in [b for b in made if b is value]:
-            raise TypeTileError("TB232", "an eager function returns what T.empty made", at=at, why="the call allocates its outputs", fix="C = T.empty((M, N), dtype), then return C")
-    return [cast(Buffer, v) for v in values] + [b for b in made if not any(b is v for v in values)]
+            raise TypeTileError(
+                "TB232",
+                "an eager function returns what T.empty made",
+                at=at,
+                why="the call allocates its outputs",
+                fix="C = T.empty((M, N), dtype), then return C",
+            )
+    return [cast("Buffer", v) for v in values] + [b for b in made if not any(b is v for v in values)]
 
 
 def _symbols(params: list[Param]) -> tuple[Var, ...]:
@@ -191,7 +261,12 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
     """
     text = source.text
     if len(text) > MAX_TEXT:
-        raise SyntaxTileError("TB112", f"the cell has {len(text)} characters", why=f"at most {MAX_TEXT} are read", fix="move data out of the cell")
+        raise SyntaxTileError(
+            "TB112",
+            f"the cell has {len(text)} characters",
+            why=f"at most {MAX_TEXT} are read",
+            fix="move data out of the cell",
+        )
     lines = [*[""] * (source.first_line - 1), *text.splitlines()]
     linecache.cache[source.name] = (len(text), None, [line + "\n" for line in lines], source.name)
     try:
@@ -202,9 +277,21 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
     except SyntaxError as error:
         raise _not_python(error, source) from None
     except (RecursionError, MemoryError):
-        raise SyntaxTileError("TB112", DEEPEST, at=Loc(source, source.first_line), why="the parser has a limit", fix="split the expression over several lines") from None
+        raise SyntaxTileError(
+            "TB112",
+            DEEPEST,
+            at=Loc(source, source.first_line),
+            why="the parser has a limit",
+            fix="split the expression over several lines",
+        ) from None
     except ValueError as error:
-        raise SyntaxTileError("TB100", f"this is not Python: {error}", at=_odd_character(source), why="source text holds printable characters", fix="remove the character") from None
+        raise SyntaxTileError(
+            "TB100",
+            f"this is not Python: {error}",
+            at=_odd_character(source),
+            why="source text holds printable characters",
+            fix="remove the character",
+        ) from None
     before = dict(namespace)
     namespace.setdefault("__name__", "__main__")
     namespace.setdefault("__builtins__", __builtins__)
@@ -218,23 +305,43 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
         raise _not_python(error, source) from error
     except Exception as error:
         raise _runtime_error(error, source, namespace) from error
-    return {k: v for k, v in namespace.items() if not k.startswith("__") and (k not in before or before[k] is not v)}
+    return {
+        k: v
+        for k, v in namespace.items()
+        if not k.startswith("__") and (k not in before or before[k] is not v)
+    }
 
 
 def _not_python(error: SyntaxError, source: Source) -> SyntaxTileError:
     """A SyntaxError with its place; Python counts its columns in characters, a Loc in bytes."""
     if error.lineno is None or "\0" in source.text:
         return SyntaxTileError(
-            "TB100", f"this is not Python: {error.msg}", at=_odd_character(source), why="source text holds printable characters", fix="remove the character"
+            "TB100",
+            f"this is not Python: {error.msg}",
+            at=_odd_character(source),
+            why="source text holds printable characters",
+            fix="remove the character",
         )
     # Errors of the symbol pass (after the tree was moved) have lines of the whole file, those of the parser of the text.
-    moved = source.first_line - 1 if error.text is not None and source.line(error.lineno or 1) != error.text.rstrip("\r\n") else 0
+    moved = (
+        source.first_line - 1
+        if error.text is not None and source.line(error.lineno or 1) != error.text.rstrip("\r\n")
+        else 0
+    )
     line = (error.lineno or 1) + moved
     text = source.line(line)
     column = len(text[: max(0, (error.offset or 1) - 1)].encode())
-    end = len(text[: max(0, (error.end_offset or 0) - 1)].encode()) if error.end_lineno in (None, error.lineno) else column + 1
+    end = (
+        len(text[: max(0, (error.end_offset or 0) - 1)].encode())
+        if error.end_lineno in (None, error.lineno)
+        else column + 1
+    )
     return SyntaxTileError(
-        "TB100", f"this is not Python: {error.msg}", at=Loc(source, line, column, line, max(end, column + 1)), why="a cell is Python text", fix="correct the line"
+        "TB100",
+        f"this is not Python: {error.msg}",
+        at=Loc(source, line, column, line, max(end, column + 1)),
+        why="a cell is Python text",
+        fix="correct the line",
     )
 
 
@@ -254,13 +361,17 @@ def _runtime_error(error: Exception, source: Source, namespace: Mapping[str, Any
         trace = trace.tb_next
     hint = nearest(error.name or "", namespace) if isinstance(error, NameError) else ""
     return SyntaxTileError(
-        "TB113", f"{type(error).__name__}: {error}{hint}", at=Loc(source, line or 1), why="Python ran the cell and stopped on this line", fix="correct what this line does"
+        "TB113",
+        f"{type(error).__name__}: {error}{hint}",
+        at=Loc(source, line or 1),
+        why="Python ran the cell and stopped on this line",
+        fix="correct what this line does",
     )
 
 
 def _definition(function: Callable[..., Any]) -> ast.FunctionDef | None:
     try:
-        return node_of(cast(types.FunctionType, function), source_of(function))
+        return node_of(cast("types.FunctionType", function), source_of(function))
     except (TileError, SyntaxError):
         return None
 
@@ -273,11 +384,15 @@ def is_factory(function: Callable[..., Any]) -> bool:
     nested = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and n is not node]
     if any(_names(d) & {"prim_func"} for n in nested for d in n.decorator_list):
         return True
-    return not is_tile_program(function) and any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node))
+    return not is_tile_program(function) and any(
+        isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node)
+    )
 
 
 def _names(node: ast.expr) -> set[str]:
-    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name)
+    }
 
 
 def is_tile_program(function: Callable[..., Any]) -> bool:
@@ -290,10 +405,21 @@ def is_tile_program(function: Callable[..., Any]) -> bool:
         top = stack.pop()
         if isinstance(top, ast.FunctionDef | ast.Lambda):
             continue
-        if isinstance(top, ast.With) and any(_names(i.context_expr) & {"Kernel", "ClusterKernel"} for i in top.items):
+        if isinstance(top, ast.With) and any(
+            _names(i.context_expr) & {"Kernel", "ClusterKernel"} for i in top.items
+        ):
             return True
         stack.extend(ast.iter_child_nodes(top))
     return False
 
 
-__all__ = ["PrimFunc", "TensorSpec", "is_factory", "is_tile_program", "parse_eager", "parse_module", "parse_prim_func", "source_of"]
+__all__ = [
+    "PrimFunc",
+    "TensorSpec",
+    "is_factory",
+    "is_tile_program",
+    "parse_eager",
+    "parse_module",
+    "parse_prim_func",
+    "source_of",
+]

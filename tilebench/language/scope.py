@@ -1,4 +1,4 @@
-"""What a name means while a function is walked: locals of the frame, then closure and globals of the user's function."""
+"""What a name means while a function is walked: locals, then closure and globals of the user's function."""
 
 from __future__ import annotations
 
@@ -43,8 +43,13 @@ class Frame:
         """Where a node stands."""
         line, end = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
         return Loc(
-            self.source, line, getattr(node, "col_offset", 0), end or line, getattr(node, "end_col_offset", 0) or 0, self.call_site,
-        )  # fmt: skip
+            self.source,
+            line,
+            getattr(node, "col_offset", 0),
+            end or line,
+            getattr(node, "end_col_offset", 0) or 0,
+            self.call_site,
+        )
 
     def find(self, name: str) -> tuple[bool, Any]:
         """(whether it is known, its value)."""
@@ -65,7 +70,9 @@ def outer_names(function: Callable[..., Any]) -> dict[str, Any]:
     """Globals and closure cells of a function, as one table."""
     table = dict(getattr(function, "__globals__", {}))
     code = getattr(function, "__code__", None)
-    for name, cell in zip(code.co_freevars if code else (), getattr(function, "__closure__", None) or (), strict=False):
+    for name, cell in zip(
+        code.co_freevars if code else (), getattr(function, "__closure__", None) or (), strict=False
+    ):
         try:
             table[name] = cell.cell_contents
         except ValueError:
@@ -77,7 +84,12 @@ def source_of(function: Callable[..., Any]) -> Source:
     """The text of the cell or file that a function was defined in. Raises SyntaxTileError TB103 when there is none."""
     code = getattr(function, "__code__", None)
     if code is None:
-        raise SyntaxTileError("TB103", f"{function!r} is not a Python function", why="a tile program is read from the text of a function", fix="decorate a function: def kernel(...)")
+        raise SyntaxTileError(
+            "TB103",
+            f"{function!r} is not a Python function",
+            why="a tile program is read from the text of a function",
+            fix="decorate a function: def kernel(...)",
+        )
     own = getattr(function, "__tilebench_source__", None)
     if isinstance(own, Source):
         return own
@@ -86,7 +98,10 @@ def source_of(function: Callable[..., Any]) -> Source:
         raise SyntaxTileError(
             "TB103",
             f"the text of {function.__name__} cannot be found",
-            why=f"it was made by exec() or eval() under the name {code.co_filename!r}, so there is nothing to read",
+            why=(
+                f"it was made by exec() or eval() under the name {code.co_filename!r}, so there is nothing "
+                "to read"
+            ),
             fix="define it in a file or a notebook cell, or compile its text: tilebench.compile(text)",
         )
     return Source(code.co_filename, "".join(lines))
@@ -111,7 +126,18 @@ def node_of(function: Callable[..., Any], source: Source) -> ast.FunctionDef:
                 return node
             found.append(node)
         elif isinstance(node, ast.AsyncFunctionDef) and node.name == code.co_name:
-            raise SyntaxTileError("TB102", f"{node.name} is an async function", at=Loc(source, node.lineno, node.col_offset), why="a kernel does not wait for Python", fix="write def, not async def")
+            raise SyntaxTileError(
+                "TB102",
+                f"{node.name} is an async function",
+                at=Loc(source, node.lineno, node.col_offset),
+                why="a kernel does not wait for Python",
+                fix="write def, not async def",
+            )
     if len(found) == 1:
         return found[0]
-    raise SyntaxTileError("TB103", f"the definition of {code.co_name} is not in {source.name}", why="the text has changed since the function was defined", fix="save the file, or run the cell that defines it again")
+    raise SyntaxTileError(
+        "TB103",
+        f"the definition of {code.co_name} is not in {source.name}",
+        why="the text has changed since the function was defined",
+        fix="save the file, or run the cell that defines it again",
+    )

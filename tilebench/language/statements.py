@@ -24,7 +24,9 @@ def import_(walker: Walker, node: ast.Import, frame: Frame) -> None:
     """`import x.y as z`, while compiling."""
     for alias in node.names:
         module = _module(alias.name, node, frame)
-        frame.names[alias.asname or alias.name.split(".")[0]] = module if alias.asname else _module(alias.name.split(".")[0], node, frame)
+        frame.names[alias.asname or alias.name.split(".")[0]] = (
+            module if alias.asname else _module(alias.name.split(".")[0], node, frame)
+        )
 
 
 def import_from(walker: Walker, node: ast.ImportFrom, frame: Frame) -> None:
@@ -32,7 +34,13 @@ def import_from(walker: Walker, node: ast.ImportFrom, frame: Frame) -> None:
     module = _module(node.module or "", node, frame)
     for alias in node.names:
         if not hasattr(module, alias.name):
-            raise TypeTileError("TB211", f"cannot import {alias.name} from {node.module}", at=frame.loc(node), why="the module has no such name", fix="correct the name")
+            raise TypeTileError(
+                "TB211",
+                f"cannot import {alias.name} from {node.module}",
+                at=frame.loc(node),
+                why="the module has no such name",
+                fix="correct the name",
+            )
         frame.names[alias.asname or alias.name] = getattr(module, alias.name)
 
 
@@ -40,7 +48,13 @@ def _module(name: str, node: ast.AST, frame: Frame) -> Any:
     try:
         return importlib.import_module(name)
     except (ImportError, ValueError) as error:
-        raise TypeTileError("TB211", f"the import failed: {error}", at=frame.loc(node), why="Python imports it while the kernel is compiled", fix="import it outside of the kernel, or install it") from error
+        raise TypeTileError(
+            "TB211",
+            f"the import failed: {error}",
+            at=frame.loc(node),
+            why="Python imports it while the kernel is compiled",
+            fix="import it outside of the kernel, or install it",
+        ) from error
 
 
 def function_def(walker: Walker, node: ast.FunctionDef, frame: Frame) -> None:
@@ -66,9 +80,12 @@ def return_(walker: Walker, node: ast.Return, frame: Frame) -> None:
     """`return` of an inlined function, or the outputs of an eager one."""
     if frame.depth:
         raise SyntaxTileError(
-            "TB104", "return inside a run-time loop or branch", at=frame.loc(node), why="a block runs its program to the end",
+            "TB104",
+            "return inside a run-time loop or branch",
+            at=frame.loc(node),
+            why="a block runs its program to the end",
             fix="put the rest under an if",
-        )  # fmt: skip
+        )
     raise Returned(None if node.value is None else _returned(walker, node.value, frame))
 
 
@@ -89,15 +106,31 @@ def assert_(walker: Walker, node: ast.Assert, frame: Frame) -> None:
     if isinstance(condition, Expr):
         walker.emit(Assert(to_bool(condition), message), frame.loc(node))
     elif not condition:
-        raise TypeTileError("TB221", f"assertion failed: {message}", at=frame.loc(node), why="it does not hold for these parameters", fix="choose parameters for which it holds")
+        raise TypeTileError(
+            "TB221",
+            f"assertion failed: {message}",
+            at=frame.loc(node),
+            why="it does not hold for these parameters",
+            fix="choose parameters for which it holds",
+        )
 
 
 def raise_(walker: Walker, node: ast.Raise, frame: Frame) -> None:
     """`raise` that is reached while compiling: the user's own check failed."""
     if frame.depth:
         raise SyntaxTileError(
-            "TB102", "raise inside a run-time loop or branch", at=frame.loc(node), why="a kernel cannot raise a Python exception", fix="T.device_assert(condition, message)"
+            "TB102",
+            "raise inside a run-time loop or branch",
+            at=frame.loc(node),
+            why="a kernel cannot raise a Python exception",
+            fix="T.device_assert(condition, message)",
         )
     error = walker.evaluate(node.exc, frame) if node.exc is not None else "no exception"
     name = error.__name__ if isinstance(error, type) else type(error).__name__
-    raise TypeTileError("TB221", f"{name}: {error}" if not isinstance(error, type) else name, at=frame.loc(node), why="the program raises it for these parameters", fix="choose other parameters")
+    raise TypeTileError(
+        "TB221",
+        f"{name}: {error}" if not isinstance(error, type) else name,
+        at=frame.loc(node),
+        why="the program raises it for these parameters",
+        fix="choose other parameters",
+    )

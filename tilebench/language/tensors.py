@@ -29,7 +29,13 @@ def as_buffer(name: str, kind: TensorType, at: Loc | None) -> Buffer:
     """The buffer of a declared parameter."""
     for extent in kind.shape:
         if isinstance(extent, ConstVar):
-            raise TypeTileError("TB213", f"{extent.name} is a T.const name", at=at, why="those belong to eager functions, whose tensors determine them", fix="use a number, or T.dynamic")
+            raise TypeTileError(
+                "TB213",
+                f"{extent.name} is a T.const name",
+                at=at,
+                why="those belong to eager functions, whose tensors determine them",
+                fix="use a number, or T.dynamic",
+            )
     shape = tuple(_extent(name, s, at) for s in kind.shape)
     strides = None if kind.strides is None else tuple(as_expr(s) for s in kind.strides)
     return Buffer(name, shape, kind.dtype, "global", strides, loc=at)
@@ -39,10 +45,22 @@ def _extent(name: str, value: Any, at: Loc | None) -> Expr:
     try:
         e = as_expr(value if isinstance(value, Expr | int) else int(value))
     except (TypeError, ValueError):
-        raise TypeTileError("TB206", f"{name}: an extent is {value!r}", at=at, why="extents are whole numbers or T.dynamic names", fix="T.Tensor((M, N), dtype)") from None
+        raise TypeTileError(
+            "TB206",
+            f"{name}: an extent is {value!r}",
+            at=at,
+            why="extents are whole numbers or T.dynamic names",
+            fix="T.Tensor((M, N), dtype)",
+        ) from None
     number = int_value(e)
     if number is not None and number < 0:
-        raise TypeTileError("TB206", f"{name}: an extent is {number}", at=at, why="a tensor cannot have fewer than no elements", fix="extents are 0 or more")
+        raise TypeTileError(
+            "TB206",
+            f"{name}: an extent is {number}",
+            at=at,
+            why="a tensor cannot have fewer than no elements",
+            fix="extents are 0 or more",
+        )
     return e
 
 
@@ -50,35 +68,67 @@ def bind_spec(walker: Walker, name: str, kind: TensorType, at: Loc | None) -> Bu
     """An eager function's tensor: its declared shape met with the shape it is called with. T.const names take their values."""
     spec = walker.tensor_specs.get(name)
     if spec is None:
-        return as_buffer(name, dataclasses.replace(kind, shape=tuple(walker.evaluate.read(s) for s in kind.shape)), at)
+        return as_buffer(
+            name, dataclasses.replace(kind, shape=tuple(walker.evaluate.read(s) for s in kind.shape)), at
+        )
     if len(spec.shape) != len(kind.shape):
-        raise LaunchError("TB604", f"{name} has {len(spec.shape)} dimensions {spec.shape}, expected {len(kind.shape)}", at=at, why=f"it is declared with {len(kind.shape)}", fix="reshape it")
+        raise LaunchError(
+            "TB604",
+            f"{name} has {len(spec.shape)} dimensions {spec.shape}, expected {len(kind.shape)}",
+            at=at,
+            why=f"it is declared with {len(kind.shape)}",
+            fix="reshape it",
+        )
     pairs = enumerate(zip(kind.shape, spec.shape, strict=True))
     shape = tuple(_meet(walker, name, "shape", d, declared, actual, at) for d, (declared, actual) in pairs)
     strides = None
     if kind.strides is not None:
-        strides = tuple(_meet(walker, name, "strides", d, s, spec.strides[d], at) for d, s in enumerate(kind.strides))
-    return Buffer(name, tuple(as_expr(s) for s in shape), kind.dtype, "global", None if strides is None else tuple(as_expr(s) for s in strides), loc=at)
+        strides = tuple(
+            _meet(walker, name, "strides", d, s, spec.strides[d], at) for d, s in enumerate(kind.strides)
+        )
+    return Buffer(
+        name,
+        tuple(as_expr(s) for s in shape),
+        kind.dtype,
+        "global",
+        None if strides is None else tuple(as_expr(s) for s in strides),
+        loc=at,
+    )
 
 
-def _meet(walker: Walker, name: str, what: str, d: int, declared: Any, actual: int | None, at: Loc | None) -> Any:
+def _meet(
+    walker: Walker, name: str, what: str, d: int, declared: Any, actual: int | None, at: Loc | None
+) -> Any:
     """One extent or stride: as declared, when the tensor agrees; T.const names take their value here."""
     if isinstance(declared, ConstVar):
-        known = walker.consts.setdefault(declared, Var(declared.name, dtype=int32) if actual is None else actual)
+        known = walker.consts.setdefault(
+            declared, Var(declared.name, dtype=int32) if actual is None else actual
+        )
         if isinstance(known, int) and actual is not None and known != actual:
             raise LaunchError(
-                "TB604", f"{name}.{what}[{d}] is {actual}, expected {declared.name} = {known}", at=at, why=f"{declared.name} was set by an earlier tensor",
+                "TB604",
+                f"{name}.{what}[{d}] is {actual}, expected {declared.name} = {known}",
+                at=at,
+                why=f"{declared.name} was set by an earlier tensor",
                 fix="pass tensors whose shapes fit together",
-            )  # fmt: skip
+            )
         return known
     e = _extent(name, declared, at)
     number = int_value(e)
     if number is not None and actual is not None and number != actual:
-        raise LaunchError("TB604", f"{name}.{what}[{d}] is {actual}, expected {number}", at=at, why="it is declared with that number", fix="pass tensors whose shapes fit together")
+        raise LaunchError(
+            "TB604",
+            f"{name}.{what}[{d}] is {actual}, expected {number}",
+            at=at,
+            why="it is declared with that number",
+            fix="pass tensors whose shapes fit together",
+        )
     return e
 
 
 def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
     """A tensor argument with no annotation: its own shape, row-major."""
-    shape = tuple(Var(f"{name}_{d}", dtype=int32) if s is None else as_expr(s) for d, s in enumerate(spec.shape))
+    shape = tuple(
+        Var(f"{name}_{d}", dtype=int32) if s is None else as_expr(s) for d, s in enumerate(spec.shape)
+    )
     return Buffer(name, shape, spec.dtype, "global", loc=at)

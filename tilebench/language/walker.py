@@ -1,6 +1,6 @@
-"""The state of one tile program being walked, and what every handler does with it: emit, name, bind, finish calls.
+"""The state of one tile program being walked, and what handlers do with it: emit, name, bind, finish calls.
 
-Handlers of statements are plain functions (walker, node, frame) in statements.py, assignment.py and control.py.
+Handlers of statements are plain functions (walker, node, frame): statements.py, assignment.py, control.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_UNROLLED = 4096
 MAX_STATEMENTS = 200_000
 
 
-class Control(Exception):  # noqa: N818  (control flow while compiling, not an error)
+class Control(Exception):
     """Leaves what is being walked: a return, or a break or continue of a loop that Python unrolls."""
 
 
@@ -69,12 +69,21 @@ class Walker:
         """Append a statement; it gets the place when it has none. Raises TB108 outside of T.Kernel."""
         if not self.inside and not isinstance(stmt, Assert):
             raise SyntaxTileError(
-                "TB108", "this runs outside of T.Kernel", at=stmt.loc or at, why="only the blocks of a launch read, write and compute",
+                "TB108",
+                "this runs outside of T.Kernel",
+                at=stmt.loc or at,
+                why="only the blocks of a launch read, write and compute",
                 fix="put it under `with T.Kernel(...)`",
-            )  # fmt: skip
+            )
         self.emitted += 1
         if self.emitted > MAX_STATEMENTS:
-            raise SyntaxTileError("TB107", f"the program has more than {MAX_STATEMENTS} statements", at=at, why="loops over Python values are unrolled", fix="use T.serial(n)")
+            raise SyntaxTileError(
+                "TB107",
+                f"the program has more than {MAX_STATEMENTS} statements",
+                at=at,
+                why="loops over Python values are unrolled",
+                fix="use T.serial(n)",
+            )
         self.bodies[-1].append(stmt if stmt.loc is not None else dataclasses.replace(stmt, loc=at))
 
     @property
@@ -117,9 +126,12 @@ class Walker:
         handler = self.handlers.get(type(node))
         if handler is None:
             raise SyntaxTileError(
-                "TB102", f"{_WORDS.get(type(node).__name__, type(node).__name__)} is not part of the language", at=frame.loc(node),
-                why="a tile program is compiled; it has loops, branches, assignments and calls", fix="do it in Python outside of the kernel",
-            )  # fmt: skip
+                "TB102",
+                f"{_WORDS.get(type(node).__name__, type(node).__name__)} is not part of the language",
+                at=frame.loc(node),
+                why="a tile program is compiled; it has loops, branches, assignments and calls",
+                fix="do it in Python outside of the kernel",
+            )
         try:
             handler(self, node, frame)
         except TileError as error:
@@ -130,9 +142,12 @@ class Walker:
             raise
         except Exception as error:
             raise InternalError(
-                "TB901", f"tilebench failed on this line ({type(error).__name__}: {error})", at=frame.loc(node),
-                why="this is a bug of tilebench, not of your program", fix="please report it with this cell; --traceback shows the Python stack",
-            ) from error  # fmt: skip
+                "TB901",
+                f"tilebench failed on this line ({type(error).__name__}: {error})",
+                at=frame.loc(node),
+                why="this is a bug of tilebench, not of your program",
+                fix="please report it with this cell; --traceback shows the Python stack",
+            ) from error
 
     # -------------------------------------------------------------- names
 
@@ -145,15 +160,33 @@ class Walker:
             for t, v in zip(target.elts, self.unpacked(value, len(target.elts), frame, target), strict=True):
                 self.bind_target(t, v, frame)
         else:
-            raise SyntaxTileError("TB102", f"{ast.unparse(target)} as a loop variable", at=frame.loc(target), why="it is a name, or names in a tuple", fix="assign to it in the body")
+            raise SyntaxTileError(
+                "TB102",
+                f"{ast.unparse(target)} as a loop variable",
+                at=frame.loc(target),
+                why="it is a name, or names in a tuple",
+                fix="assign to it in the body",
+            )
 
     def unpacked(self, value: Any, count: int, frame: Frame, node: ast.AST) -> list[Any]:
         """The values of an unpacking. Raises TB222 when their number is another."""
         if isinstance(value, Buffer | Region | Expr | str) or not hasattr(value, "__iter__"):
-            raise TypeTileError("TB222", f"cannot unpack {type(value).__name__} into {count} names", at=frame.loc(node), why="only tuples and lists have parts", fix="unpack a tuple")
+            raise TypeTileError(
+                "TB222",
+                f"cannot unpack {type(value).__name__} into {count} names",
+                at=frame.loc(node),
+                why="only tuples and lists have parts",
+                fix="unpack a tuple",
+            )
         values = list(value)
         if len(values) != count:
-            raise TypeTileError("TB222", f"{len(values)} values for {count} names", at=frame.loc(node), why="each name takes one value", fix="use as many names as values")
+            raise TypeTileError(
+                "TB222",
+                f"{len(values)} values for {count} names",
+                at=frame.loc(node),
+                why="each name takes one value",
+                fix="use as many names as values",
+            )
         return values
 
     def named(self, value: Any, name: str, frame: Frame, node: ast.AST) -> Any:
@@ -176,9 +209,14 @@ class Walker:
                 return self.named(resolve_thread_value(self, value, at), name, frame, node)
             case list() | tuple():
                 items = cast("list[Any]", value)
-                if any(isinstance(v, Buffer | VarSpec | EmptySpec | Expr | ThreadValue | list | tuple) for v in items):
-                    return self._rebuilt(items, [self.named(v, f"{name}_{i}", frame, node) for i, v in enumerate(items)])
-                return cast(Any, items)
+                if any(
+                    isinstance(v, Buffer | VarSpec | EmptySpec | Expr | ThreadValue | list | tuple)
+                    for v in items
+                ):
+                    return self._rebuilt(
+                        items, [self.named(v, f"{name}_{i}", frame, node) for i, v in enumerate(items)]
+                    )
+                return cast("Any", items)
             case dict():
                 table = cast("dict[Any, Any]", value)
                 for k, v in table.items():
@@ -196,8 +234,8 @@ class Walker:
     def _rebuilt(old: Any, values: list[Any]) -> Any:
         if isinstance(old, list):
             old[:] = values  # the list stays the same object, as in Python
-            return cast(Any, old)
-        kind: Any = cast(Any, type(old))
+            return cast("Any", old)
+        kind: Any = cast("Any", type(old))
         return kind(*values) if hasattr(kind, "_fields") else tuple(values)
 
     def bound(self, name: str, value: Any, frame: Frame, node: ast.AST) -> Any:
@@ -220,7 +258,13 @@ class Walker:
     def declare(self, buffer: Buffer, name: str, at: Loc | None) -> Buffer:
         """Give a fresh buffer its name and list it."""
         if not self.inside and not buffer.workspace:
-            raise SyntaxTileError("TB108", f"{name} is allocated outside of T.Kernel", at=at, why="tiles belong to the blocks of a launch", fix="put it under `with T.Kernel(...)`")
+            raise SyntaxTileError(
+                "TB108",
+                f"{name} is allocated outside of T.Kernel",
+                at=at,
+                why="tiles belong to the blocks of a launch",
+                fix="put it under `with T.Kernel(...)`",
+            )
         made = dataclasses.replace(buffer, name=name, loc=at)
         self.buffers.append(made)
         return made
@@ -229,7 +273,13 @@ class Walker:
         """An extent; T.const names as their values. Raises TB213 for one that no tensor has determined yet."""
         value = self.evaluate.read(value) if isinstance(value, ConstVar) else value
         if isinstance(value, ConstVar):
-            raise TypeTileError("TB213", f"{value.name} is not known here", at=at, why="T.const names are determined by the shapes of the arguments", fix="declare an input tensor that has it as an extent first")
+            raise TypeTileError(
+                "TB213",
+                f"{value.name} is not known here",
+                at=at,
+                why="T.const names are determined by the shapes of the arguments",
+                fix="declare an input tensor that has it as an extent first",
+            )
         return value
 
     # -------------------------------------------------------------- values
@@ -244,7 +294,13 @@ class Walker:
             value = resolve_thread_value(self, value, at)
         if isinstance(value, Buffer | Region):
             name = value.name if isinstance(value, Buffer) else value.buffer.name
-            raise TypeTileError("TB223", f"a tile ({name}) is assigned to one element", at=at, why="an element holds one number", fix="index it, or use T.copy between tiles")
+            raise TypeTileError(
+                "TB223",
+                f"a tile ({name}) is assigned to one element",
+                at=at,
+                why="an element holds one number",
+                fix="index it, or use T.copy between tiles",
+            )
         try:
             return as_expr(value)
         except TileError as error:
@@ -281,14 +337,24 @@ class Walker:
         """Merge a fact into the kernel's attributes."""
         old, new = self.attributes.get(annotation.name), annotation.value
         both = isinstance(old, dict) and isinstance(new, dict)
-        self.attributes[annotation.name] = cast("dict[Any, Any]", old) | cast("dict[Any, Any]", new) if both else new
+        self.attributes[annotation.name] = (
+            cast("dict[Any, Any]", old) | cast("dict[Any, Any]", new) if both else new
+        )
         self.attributes.setdefault("locs", {})[annotation.name] = at
 
 
 _WORDS = {
-    "ClassDef": "a class", "Try": "try", "TryStar": "try", "AsyncFunctionDef": "async def", "AsyncFor": "async for", "AsyncWith": "async with",
-    "Global": "global", "Nonlocal": "nonlocal", "Delete": "del", "Match": "match",
-}  # fmt: skip
+    "ClassDef": "a class",
+    "Try": "try",
+    "TryStar": "try",
+    "AsyncFunctionDef": "async def",
+    "AsyncFor": "async for",
+    "AsyncWith": "async with",
+    "Global": "global",
+    "Nonlocal": "nonlocal",
+    "Delete": "del",
+    "Match": "match",
+}
 
 
 def _reads_or_calls(e: Expr) -> bool:
