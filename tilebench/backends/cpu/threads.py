@@ -149,14 +149,15 @@ class Threads(Statements):
             return 0
         return super().coefficient(e)
 
-    def _escapes(self, s: Stmt) -> Iterator[Stmt]:
+    def _escapes(self, s: Stmt, divergent: bool = False) -> Iterator[Stmt]:
         """Breaks and continues of this loop that only some threads take."""
-        if isinstance(s, Break | Continue) and s in self.per_thread:
+        if isinstance(s, Break | Continue) and (divergent or s in self.per_thread):
             yield s
         if not isinstance(s, For | While | Pipelined):
+            inside = divergent or (isinstance(s, If) and s in self.per_thread)
             for c in children(s):
                 if isinstance(c, Stmt):
-                    yield from self._escapes(c)
+                    yield from self._escapes(c, inside)
 
     def _refuse_shared(self, loop: Stmt) -> None:
         """A loop that threads leave one by one may hold nothing that the block does together."""
