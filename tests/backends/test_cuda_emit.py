@@ -148,6 +148,26 @@ def test_a_symbolic_extent_may_be_large() -> None:
     assert "b0_[(long long)v1_ * v0_ + v2_]" in body(m.program())
 
 
+def test_a_bound_index_that_may_not_fit_is_kept_in_64_bits() -> None:
+    m = Maker(grid=(2**20,))
+    x = m.tensor("x", const(2**33, int64), float32, "inout")
+    base, row = var("base"), var("row")
+    m.add(Bind(row, m.blocks[0] * 8), Bind(base, row * 1024 + m.thread))
+    m.add(store(x, base + 5, const(0.0)), store(x, binary("min", base, 7), const(0.0)))
+    text = body(m.program())
+    assert "const int v2_ = v0_ * 8;" in text
+    assert "const long long v3_ = (long long)v2_ * 1024 + v1_;" in text
+    assert "b0_[v3_ + 5]" in text
+    assert "min((long long)v3_, (long long)7)" in text
+
+
+def test_data_that_overflows_wraps_though_it_is_bound() -> None:
+    m = Maker()
+    x, hashed = m.tensor("x", 32, int32, "inout"), var("h")
+    m.add(Bind(hashed, load(x, m.thread) * 1664525), store(x, m.thread, hashed))
+    assert "const int v1_ = (int)((unsigned)b0_[v0_] * (unsigned)1664525);" in body(m.program())
+
+
 def test_read_only_tensors_are_const_and_nothing_aliases() -> None:
     m = Maker()
     x, y = m.tensor("x", 32, float16), m.tensor("y", 32, float16, "out")

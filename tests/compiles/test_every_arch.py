@@ -41,7 +41,7 @@ def compiles(program: Program) -> nvrtc.Compiled:
 
 
 def _cases() -> list[Any]:
-    """Every suite for sm_90a; for the oldest and the newest architecture too, types of arithmetic being slow tests."""
+    """Every suite for sm_90a; for the oldest and the newest too, types of arithmetic being slow tests."""
     found: list[Any] = []
     for suite in SUITES:
         for arch in OLDEST_NEWEST:

@@ -212,8 +212,8 @@ class _Printer:
     def _grid_variables(self) -> None:
         program, values = self.program, self.values
         for axis, (var, extent) in enumerate(zip(program.blocks, program.grid, strict=True)):
-            size = int_value(extent)
-            values.ranges[var] = (0, size - 1 if size else 2**31 - 2)
+            sizes = values.interval(extent)
+            values.ranges[var] = (0, max(0, min(sizes[1], 2**31 - 1) - 1) if sizes else 2**31 - 2)
             if var in self.read:
                 self._put(f"const int {self._new_variable(var)} = (int)blockIdx.{'xyz'[axis]};")
         values.ranges[program.thread] = (0, program.threads - 1)
@@ -384,9 +384,14 @@ class _Printer:
     def _bind(self, s: Bind) -> None:
         values = self.values
         self._note_type(s.var.dtype)
-        text = values.stored(s.value) if s.var.dtype.name in NARROW_FLOATS else values.text(s.value)
+        c = c_name(s.var.dtype)
+        if s.var.dtype == "int32" and (values.outgrows(s.value) or values.is_long(s.value)):
+            text, c = values.wide(s.value)[0], "long long"
+            values.long.add(s.var)
+        else:
+            text = values.stored(s.value) if s.var.dtype.name in NARROW_FLOATS else values.text(s.value)
         self._know(s.var, s.value)
-        self._put(f"const {c_name(s.var.dtype)} {self._new_variable(s.var)} = {text};")
+        self._put(f"const {c} {self._new_variable(s.var)} = {text};")
 
     def _know(self, var: Var, value: Expr) -> None:
         values = self.values

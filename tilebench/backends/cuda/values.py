@@ -29,6 +29,7 @@ from tilebench.ir.expr import (
     Var,
     int_value,
 )
+from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.thread import Memory
 
@@ -112,6 +113,7 @@ class Values:
         self.memories: dict[Memory, str] = {}
         self.ranges: dict[Var, Interval] = {}
         self.data: set[Var] = set()
+        self.long: set[Var] = set()
         self._data_cache: dict[int, tuple[Expr, bool]] = {}
 
     # ---------------------------------------------------------------- bookkeeping
@@ -154,6 +156,17 @@ class Values:
             return True
         found = self.interval(e)
         return found is not None and found[0] >= 0
+
+    def outgrows(self, e: Expr) -> bool:
+        """Whether a 32-bit index may not fit in 32 bits (it then counts in 64; data wraps instead)."""
+        if not e.dtype.is_int or e.dtype.bits != 32 or self.is_data(e):
+            return False
+        found = self.interval(e)
+        return found is not None and (found[0] < -(2**31) or found[1] >= 2**31)
+
+    def is_long(self, e: Expr) -> bool:
+        """Whether a 32-bit expression has 64 bits in the text."""
+        return any(isinstance(n, Var) and n in self.long for n in walk(e)) if self.long else False
 
     # ---------------------------------------------------------------- entry points
 
@@ -238,6 +251,8 @@ class Values:
         ):
             return self.value(e)
         match e:
+            case Var() if e in self.long:
+                return self.names[e], POSTFIX
             case Binary(op="add" | "sub" | "mul"):
                 symbol, rank = _OPERATORS[e.op]
                 left, right = _at_least(self.wide(e.left), rank), _at_least(self.wide(e.right), rank + 1)
@@ -376,6 +391,8 @@ class Values:
             return f"f{e.op}{'' if e.dtype == 'float64' else 'f'}({a}, {b})", POSTFIX
         if e.dtype.bits < 32:
             return f"{e.op}((int){self.text(e.left, UNARY)}, (int){self.text(e.right, UNARY)})", POSTFIX
+        if e.dtype.bits == 32 and self.is_long(e):
+            a, b = (f"(long long){self.text(x, UNARY)}" for x in (e.left, e.right))
         return f"{e.op}({a}, {b})", POSTFIX
 
     def _shift(self, e: Binary) -> Text:
