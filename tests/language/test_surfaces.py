@@ -11,7 +11,16 @@ from tilebench.errors import Source, TileError
 from tilebench.ir.dtype import float16, float32
 from tilebench.ir.tile import Kernel
 from tilebench.ir.verify import verify_kernel
-from tilebench.language.parse import PrimFunc, TensorSpec, is_factory, is_tile_program, parse_eager, parse_module, parse_prim_func, source_of
+from tilebench.language.parse import (
+    PrimFunc,
+    TensorSpec,
+    is_factory,
+    is_tile_program,
+    parse_eager,
+    parse_module,
+    parse_prim_func,
+    source_of,
+)
 
 
 def eager(text: str, **arguments: object) -> Kernel:
@@ -131,6 +140,8 @@ def test_tensors_of_a_call_must_fit_what_is_declared() -> None:
 
 def test_an_eager_function_returns_what_it_allocated() -> None:
     assert eager_error(RELU.replace("return C", "return A"), A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32).code == "TB232"
+    ahead = RELU.replace("    A: T.Tensor", "    half = M // 2\n    A: T.Tensor").replace("M // size", "half // size * 2")
+    assert "grid bx < 4" in whole(eager(ahead, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32))
     early = RELU.replace("    A: T.Tensor[[M, N], T.float16]\n", "").replace("    C = T", "    K = M + 1\n    C = T")
     assert eager_error(early, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32).code == "TB213"
 

@@ -1,23 +1,6 @@
-"""The language: `import tilebench.language as T`. Spellings of tile ops live beside each op, gathered here."""
+"""The language: `import tilebench.language as T`. Spellings of tile ops live beside each op."""
 
 from typing import Any
-
-from tilebench.language.warp import (
-    activemask,
-    all_sync,
-    any_sync,
-    ballot,
-    ballot_sync,
-    shfl_down,
-    shfl_sync,
-    shfl_up,
-    shfl_xor,
-    warp_reduce_bitand,
-    warp_reduce_bitor,
-    warp_reduce_max,
-    warp_reduce_min,
-    warp_reduce_sum,
-)
 
 from tilebench.errors import nearest
 from tilebench.language.alloc import (
@@ -181,6 +164,22 @@ from tilebench.language.math import (  # pyright: ignore[reportUnusedImport, rep
     truncdiv,
     truncmod,
 )  # fmt: skip
+from tilebench.language.warp import (
+    activemask,
+    all_sync,
+    any_sync,
+    ballot,
+    ballot_sync,
+    shfl_down,
+    shfl_sync,
+    shfl_up,
+    shfl_xor,
+    warp_reduce_bitand,
+    warp_reduce_bitor,
+    warp_reduce_max,
+    warp_reduce_min,
+    warp_reduce_sum,
+)
 from tilebench.ops.atomic import (
     atomic_add,
     atomic_addx2,

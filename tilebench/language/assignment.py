@@ -226,7 +226,14 @@ def augmented(walker: Walker, node: ast.AugAssign, frame: Frame) -> None:
 
 def annotated(walker: Walker, node: ast.AnnAssign, frame: Frame) -> None:
     """`A: T.Tensor[...]` declares an eager function's tensor; `x: T.int32 = 1` a variable."""
-    annotation = annotation_of(walker, node.annotation, frame)
+    foreseen, walker.foreseen = (
+        walker.foreseen,
+        {},
+    )  # a declaration names its T.const extents, and so checks them
+    try:
+        annotation = annotation_of(walker, node.annotation, frame)
+    finally:
+        walker.foreseen = foreseen
     at = frame.loc(node)
     if not isinstance(node.target, ast.Name):
         raise SyntaxTileError(

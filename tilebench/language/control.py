@@ -365,7 +365,7 @@ def _ints(values: Any) -> tuple[int, ...] | None:
 
 
 def _thread_bound(walker: Walker, loop: LoopSpec, at: Loc) -> Any:
-    """`for t in T.thread_binding(n, "threadIdx.x")`: the thread's own index; the launch must have n of them."""
+    """`for t in T.thread_binding(n, "threadIdx.x")`: the thread's own index, one of n."""
     kind, dim = loop.options["kind"], loop.options["dim"]
     extent = resolve_thread_value(
         walker, ThreadValue("thread_extent" if kind == "thread" else "block_extent", dim), at

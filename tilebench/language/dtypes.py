@@ -47,7 +47,7 @@ SPELLINGS: dict[str, ScalarType] = {
 
 
 def dtype(value: Any) -> ScalarType:
-    """`T.dtype(x)`: the type meant by a T dtype, a name, a torch or NumPy dtype, or a Python type. Raises TB204."""
+    """`T.dtype(x)`: the type meant by a T, torch or NumPy dtype, a name, or a Python type. Raises TB204."""
     try:
         found = as_dtype(value)
     except KeyError:

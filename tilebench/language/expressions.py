@@ -9,13 +9,12 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from tilebench.language.containers import Containers
-
 from tilebench.errors import SyntaxTileError, TileError, TypeTileError, nearest
 from tilebench.ir import expr as ir
 from tilebench.ir.expr import Const, Expr, Load, const
 from tilebench.ir.tile import Buffer, Region
 from tilebench.language.calls import call
+from tilebench.language.containers import Containers
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.indexing import element_or_region
 from tilebench.language.markers import ConstVar
@@ -121,11 +120,11 @@ class Expressions(Containers):
         return self.read(value)
 
     def read(self, value: Any) -> Any:
-        """What a name's value means in an expression: variables are loaded, T.const names and thread names resolved."""
+        """What a name's value means in an expression: variables are loaded, T.const names resolved."""
         if isinstance(value, Buffer) and value.scope == "var":
             return Load(value, (const(0),), dtype=value.dtype)
         if isinstance(value, ConstVar):
-            given = self.walker.given_consts.get(value.name)
+            given = self.walker.given_consts.get(value.name, self.walker.foreseen.get(value.name))
             return self.walker.consts.get(value, value if given is None else given)
         return value
 

@@ -11,7 +11,7 @@ from tilebench.layouts import FragmentLayout, SharedLayout, from_function, row_m
 
 
 def Layout(shape: Sequence[int], forward_fn: Callable[..., Any]) -> Any:
-    """A shared tile's place by a function from indices to an element offset (or a tuple of target indices)."""
+    """A shared tile's place by a function from indices to an element offset, or to target indices."""
     return _Deferred(tuple(int(s) for s in shape), forward_fn)
 
 

@@ -65,7 +65,7 @@ def Pipelined(
     group: Any = None,
     annotations: Any = None,
 ) -> LoopSpec:
-    """Serial, with the copies of later iterations under way: num_stages versions of each tile that is loaded."""
+    """Serial, with the copies of later iterations under way: num_stages versions of each tile."""
     del sync, annotations
     return _range(
         "pipelined",

@@ -110,7 +110,7 @@ class ThreadRange:
 class PrimFunc:
     """A `@T.prim_func`: the function, parsed when it is compiled.
 
-    scope: the locals of the factory around it, for annotations that Python keeps as text (they are in no closure).
+    scope: the locals of the factory around it, for annotations that Python keeps as text (in no closure).
     """
 
     def __init__(self, function: Callable[..., Any], scope: dict[str, Any] | None = None) -> None:

@@ -13,9 +13,9 @@ from tilebench.ir.expr import Expr, as_expr
 from tilebench.language.dtypes import dtype as as_scalar
 
 _FLOAT_UNARY = (
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin",
-    "acos", "atan", "asinh", "acosh", "atanh", "erf", "sigmoid",
-)  # fmt: skip
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt "
+    "sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf sigmoid"
+).split()
 _STEPS = ("floor", "ceil", "round", "trunc", "nearbyint")
 
 

@@ -16,7 +16,7 @@ from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
 from tilebench.language.markers import PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
-from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, undeclared
+from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, foreseen_constants, undeclared
 from tilebench.language.walker import Handler, Returned, Walker
 
 MAX_TEXT = 1 << 20
@@ -94,7 +94,7 @@ def parse_eager(
     source: Source | None = None,
     consts: Mapping[str, int] | None = None,
 ) -> Kernel:
-    """The Kernel of an eager function for these arguments: TensorSpecs for tensors, anything else is a compile-time value.
+    """The Kernel of an eager function for these arguments: TensorSpecs for tensors, compile-time values else.
 
     consts: values of T.const names, for compiling without tensors.
     """
@@ -121,8 +121,8 @@ def parse_eager(
             order.append(name)
         else:
             frame.names[name] = value
-    if consts:
-        walker.given_consts = dict(consts)
+    walker.given_consts = dict(consts or {})
+    walker.foreseen = foreseen_constants(node, walker.tensor_specs)
     return _finish(walker, frame, node, order, frame.loc(node), eager=True)
 
 
@@ -240,7 +240,7 @@ def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:
 
 
 def _symbols(params: list[Param]) -> tuple[Var, ...]:
-    """Dynamic extents in the order in which they occur; scalar parameters are not symbols unless they size a tensor."""
+    """Dynamic extents in the order in which they occur, scalar parameters that size a tensor last."""
     found: dict[Var, None] = {}
     for param in params:
         if isinstance(param.value, Buffer):
@@ -257,7 +257,7 @@ def _symbols(params: list[Param]) -> tuple[Var, ...]:
 def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
     """Execute a cell's text in `namespace` and return the names that it defined or changed, in order.
 
-    Text that Python cannot parse gives one located SyntaxTileError; what fails while it runs gives a TileError at its line.
+    Text that Python cannot parse gives one located SyntaxTileError; what fails while it runs, one at its line.
     """
     text = source.text
     if len(text) > MAX_TEXT:
@@ -322,7 +322,7 @@ def _not_python(error: SyntaxError, source: Source) -> SyntaxTileError:
             why="source text holds printable characters",
             fix="remove the character",
         )
-    # Errors of the symbol pass (after the tree was moved) have lines of the whole file, those of the parser of the text.
+    # Errors of the symbol pass come after the tree was moved to its first line, those of the parser before.
     moved = (
         source.first_line - 1
         if error.text is not None and source.line(error.lineno or 1) != error.text.rstrip("\r\n")

@@ -15,7 +15,10 @@ from tilebench.errors import Loc, Source, SyntaxTileError
 
 @dataclass(frozen=True)
 class LoopMark:
-    """A loop being walked. kind: python (unrolled while compiling), serial (a run-time loop), parallel, grid; depth: the frame's at its head."""
+    """A loop being walked. depth: the frame's at its head.
+
+    kind: python (unrolled while compiling), serial (a run-time loop), parallel, grid.
+    """
 
     kind: Literal["python", "serial", "parallel", "grid"]
     depth: int
@@ -25,8 +28,9 @@ class LoopMark:
 class Frame:
     """Names of one function being walked.
 
-    depth: how many run-time loops and branches are open; bound_at: the depth at which a name was bound; gone: names of
-    loops and branches that have ended, with their places; loops: innermost last; references: T.Ref parameters.
+    depth: how many run-time loops and branches are open; bound_at: the depth at which a name was bound;
+    gone: names of loops and branches that have ended, with their places; loops: innermost last;
+    references: T.Ref parameters.
     """
 
     source: Source
@@ -81,7 +85,7 @@ def outer_names(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def source_of(function: Callable[..., Any]) -> Source:
-    """The text of the cell or file that a function was defined in. Raises SyntaxTileError TB103 when there is none."""
+    """The text of the cell or file that a function was defined in. Raises TB103 when there is none."""
     code = getattr(function, "__code__", None)
     if code is None:
         raise SyntaxTileError(
@@ -109,7 +113,7 @@ def source_of(function: Callable[..., Any]) -> Source:
 
 @lru_cache(maxsize=64)
 def parse_text(text: str, name: str, first_line: int = 1) -> ast.Module:
-    """The syntax tree, its lines counted from first_line; cached, since a file is read once for each of its functions."""
+    """The syntax tree, its lines counted from first_line; cached: a file is read for each of its functions."""
     tree = ast.parse(text, name)
     return ast.increment_lineno(tree, first_line - 1) if first_line > 1 else tree
 

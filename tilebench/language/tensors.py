@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +67,7 @@ def _extent(name: str, value: Any, at: Loc | None) -> Expr:
 
 
 def bind_spec(walker: Walker, name: str, kind: TensorType, at: Loc | None) -> Buffer:
-    """An eager function's tensor: its declared shape met with the shape it is called with. T.const names take their values."""
+    """An eager function's tensor: the declared shape met with that of the call; T.const names take values."""
     spec = walker.tensor_specs.get(name)
     if spec is None:
         return as_buffer(
@@ -132,3 +134,39 @@ def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
         Var(f"{name}_{d}", dtype=int32) if s is None else as_expr(s) for d, s in enumerate(spec.shape)
     )
     return Buffer(name, shape, spec.dtype, "global", loc=at)
+
+
+def foreseen_constants(node: ast.FunctionDef, specs: Mapping[str, TensorSpec]) -> dict[str, int]:
+    """Values of T.const names that extents name directly, read ahead: they may be used before the declaration."""
+    names: dict[str, str] = {}
+    found: dict[str, int] = {}
+    for statement in node.body:
+        match statement:
+            case ast.Assign(
+                targets=[target],
+                value=ast.Call(func=ast.Attribute(attr="const"), args=[ast.Constant(value=str(text)), *_]),
+            ):
+                targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+                for t, name in zip(targets, text.replace(",", " ").split(), strict=False):
+                    if isinstance(t, ast.Name):
+                        names[t.id] = name
+            case ast.AnnAssign(target=ast.Name(id=tensor), annotation=annotation, value=None) if (
+                tensor in specs
+            ):
+                for extent, actual in zip(_declared_extents(annotation), specs[tensor].shape, strict=False):
+                    if isinstance(extent, ast.Name) and extent.id in names and actual is not None:
+                        found.setdefault(names[extent.id], actual)
+            case _:
+                pass
+    return found
+
+
+def _declared_extents(annotation: ast.expr) -> list[ast.expr]:
+    """The extents in `T.Tensor((M, N), dtype)` or `T.Tensor[[M, N], dtype]`."""
+    match annotation:
+        case ast.Call(args=[ast.Tuple() | ast.List() as shape, *_]):
+            return shape.elts
+        case ast.Subscript(slice=ast.Tuple(elts=[ast.Tuple() | ast.List() as shape, *_])):
+            return shape.elts
+        case _:
+            return []

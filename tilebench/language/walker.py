@@ -52,6 +52,7 @@ class Walker:
         self.outputs: list[Buffer] = []
         self.consts: dict[ConstVar, int | Var] = {}
         self.given_consts: dict[str, int] = {}
+        self.foreseen: dict[str, int] = {}
         self.tensor_specs: dict[str, TensorSpec] = {}
         self.parameters: dict[str, Buffer | Var] = {}
         self.attributes: dict[str, Any] = {}
@@ -190,7 +191,7 @@ class Walker:
         return values
 
     def named(self, value: Any, name: str, frame: Frame, node: ast.AST) -> Any:
-        """What a name is bound to: fresh buffers get the name, loads and calls are computed now, the rest is kept."""
+        """What a name is bound to: fresh buffers get the name, loads and calls are computed, the rest is kept."""
         at = frame.loc(node)
         match value:
             case Buffer() if value.name == "":
@@ -270,7 +271,7 @@ class Walker:
         return made
 
     def known_extent(self, value: Any, at: Loc | None) -> Any:
-        """An extent; T.const names as their values. Raises TB213 for one that no tensor has determined yet."""
+        """An extent; T.const names as their values. Raises TB213 for one that no tensor has determined."""
         value = self.evaluate.read(value) if isinstance(value, ConstVar) else value
         if isinstance(value, ConstVar):
             raise TypeTileError(
@@ -308,7 +309,7 @@ class Walker:
             raise
 
     def finish_call(self, value: Any, node: ast.AST, frame: Frame) -> Any:
-        """What a spelling gave: statements are emitted, effects give their value, thread names are resolved."""
+        """What a spelling gave: statements are emitted, effects give their value, thread names resolved."""
         at = frame.loc(node)
         if isinstance(value, Stmt):
             self.emit_spelling(value, at, frame)

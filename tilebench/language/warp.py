@@ -28,7 +28,7 @@ def _whole_warp(name: str, width: int) -> None:
 
 
 def shfl_xor(value: Any, delta: Any, width: int = 32, mask: Any = None) -> Expr:
-    """The value of lane (lane ^ delta); width may be smaller when delta is (the lanes then stay in their part)."""
+    """The value of lane (lane ^ delta); width may be smaller when delta is."""
     del mask
     if not (isinstance(delta, int) and delta < width):
         _whole_warp("shfl_xor", width)
