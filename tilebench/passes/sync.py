@@ -18,25 +18,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import gcd
-from typing import Literal
 
 from tilebench.errors import Loc
-from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
-from tilebench.ir.rewrite import calls, children, loads, seq, substitute, variables, walk
-from tilebench.ir.simplify import bounds, from_linear, linear, simplify
+from tilebench.ir.expr import Expr
+from tilebench.ir.rewrite import calls, children, seq
 from tilebench.ir.tile import (
-    Bind,
     Break,
     Buffer,
     Continue,
     For,
     If,
     Issue,
-    Kernel,
     Parallel,
     Pipelined,
-    Region,
     Seq,
     Stmt,
     SyncThreads,
@@ -45,33 +39,12 @@ from tilebench.ir.tile import (
     Wait,
     While,
 )  # fmt: skip
-from tilebench.passes.regions import Mode, Touch, leaves_loop, own_touches, root_of, touches
+from tilebench.passes.conflicts import Access, Conflicts, Hazard
+from tilebench.passes.regions import Touch, leaves_loop, own_touches, root_of, touches
 from tilebench.passes.stages import Allocated, BarrierNote, Synchronised
 from tilebench.passes.uniform import per_thread_statements
 
-Hazard = Literal["RAW", "WAR", "WAW"]
 NO_SYNC = "TL_DISABLE_THREAD_STORAGE_SYNC"
-
-
-@dataclass(frozen=True, eq=False)
-class Access:
-    """One access since the last barrier. version: of a pipelined buffer, None when any; earlier: of another
-    iteration.
-    """
-
-    buffer: Buffer
-    mode: Mode
-    region: Region | None
-    version: Expr | None
-    stmt: Stmt
-    unit: Stmt
-    """The statement that the block executes as one: the nest or the op that `stmt` is in."""
-    earlier: bool = False
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Two accesses with one key need not both be kept."""
-        return (self.buffer, self.mode, id(self.region), id(self.version), self.stmt, self.earlier)
 
 
 class Accesses:
@@ -137,7 +110,6 @@ class _Walker:
 
     def __init__(self, allocated: Allocated) -> None:
         self.allocated = allocated
-        self.slots = allocated.slots
         kernel = dataclasses.replace(allocated.kernel, body=allocated.scheduled.body)
         self.per_thread = per_thread_statements(kernel)
         self.needs: dict[tuple[Stmt, str], _Need] = {}
@@ -152,11 +124,7 @@ class _Walker:
             if t.buffer.scope == "global" and t.mode != "read"
         }
         self.touched: dict[tuple[Stmt, bool], list[Touch]] = {}
-        self.bound = {
-            n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind) and n.value.dtype.is_int
-        }
-        self.ranges = _ranges(kernel.body)
-        self.uniform = _uniform(allocated.kernel, kernel.body)
+        self.conflicts = Conflicts(kernel, kernel.body, allocated.slots)
 
     def run(self, body: Stmt) -> Synchronised:
         """Find the barriers and put them in.
@@ -312,7 +280,7 @@ class _Walker:
         for after in own:
             for before in state.pending.values():
                 if before.stmt is not after.stmt or before.earlier:
-                    hazard = self._hazard(before, after)
+                    hazard = self.conflicts.hazard(before, after)
                     if hazard is not None:
                         return _Need(before, after, hazard)
         return None
@@ -330,110 +298,6 @@ class _Walker:
         if isinstance(s, If) and s in self.per_thread:
             return any(leaves_loop(part) for part in (s.then, s.orelse) if part is not None)
         return any(self._left_by_some(c) for c in children(s) if isinstance(c, Stmt))
-
-    # -- conflicts
-
-    def _hazard(self, before: Access, after: Access) -> Hazard | None:
-        if before.mode == "read" and after.mode == "read":
-            return None
-        if before.mode == "atomic" and after.mode == "atomic" and before.buffer is after.buffer:
-            return None
-        if not self._overlap(before, after):
-            return None
-        if before.mode == "read":
-            return "WAR"
-        return "RAW" if after.mode == "read" else "WAW"
-
-    def _overlap(self, a: Access, b: Access) -> bool:
-        if a.buffer is not b.buffer:
-            x, y = self.slots.get(a.buffer), self.slots.get(b.buffer)
-            return (
-                x is not None
-                and y is not None
-                and x.offset < y.offset + y.size
-                and y.offset < x.offset + x.size
-            )
-        earlier = a.earlier or b.earlier
-        if (
-            a.version is not None
-            and b.version is not None
-            and not earlier
-            and self._differ(a.version, b.version)
-        ):
-            return False
-        if a.region is None or b.region is None:
-            return True
-        if a.unit is b.unit and a.version is b.version and self._same_or_apart(a.region, b.region):
-            return False
-        return not any(
-            self._apart(p, n, q, m, earlier)
-            for p, n, q, m in zip(
-                a.region.offsets, a.region.extents, b.region.offsets, b.region.extents, strict=True
-            )
-        )
-
-    def _differ(self, a: Expr, b: Expr) -> bool:
-        """Whether two version numbers of one iteration are never equal: tried for every value of the stage
-        counter.
-        """
-        a, b = (
-            self.bound.get(x, x) if isinstance(x, Var) and not _counts(self.bound.get(x)) else x
-            for x in (a, b)
-        )
-        names = variables(a) | variables(b)
-        if not names:
-            return int_value(a) != int_value(b)
-        counter = next(iter(names))
-        stages = _counts(self.bound.get(counter))
-        if len(names) > 1 or not stages:
-            return False
-        for k in range(stages):
-            at = {counter: const(k)}
-            x, y = int_value(simplify(substitute(a, at), {})), int_value(simplify(substitute(b, at), {}))
-            if x is None or y is None or x == y:
-                return False
-        return True
-
-    def _same_or_apart(self, p: Region, q: Region) -> bool:
-        """Whether one statement, executed twice, touches the same element by the same thread or else other
-        elements.
-
-        So it is when the parts of each index that differ between executions step over all that one execution
-        covers.
-        """
-        for x, n, y in zip(p.offsets, p.extents, q.offsets, strict=True):
-            form = linear(x)
-            difference = linear(x - y)
-            if (
-                any(c for _, c in difference.terms)
-                or difference.constant
-                or any(isinstance(t, Load) for e in (x, y) for t in walk(e))
-            ):
-                return False
-            step, low, high = 0, 0, n - 1
-            for term, c in form.terms:
-                if variables(term) <= self.uniform:
-                    step = gcd(step, c)
-                    continue
-                reach = bounds(term, self.ranges) if isinstance(term, Var) else None
-                if reach is None:
-                    return False
-                low, high = low + min(c * reach[0], c * reach[1]), high + max(c * reach[0], c * reach[1])
-            if step and step < high - low + 1:
-                return False
-        return True
-
-    def _apart(self, p: Expr, n: int, q: Expr, m: int, earlier: bool) -> bool:
-        """Whether [p, p + n) and [q, q + m) share nothing. Offsets of an earlier iteration are known by their
-        range only.
-        """
-        if any(isinstance(x, Load) for e in (p, q) for x in walk(e)):
-            return False
-        if earlier or not variables(p) | variables(q) <= self.uniform:
-            a, b = bounds(p, self.ranges), bounds(q, self.ranges)
-            return a is not None and b is not None and (a[1] + n <= b[0] or b[1] + m <= a[0])
-        between = bounds(from_linear(linear(p - q)), self.ranges)
-        return between is not None and (between[0] >= m or between[1] <= -n)
 
     # -- the result
 
@@ -472,34 +336,3 @@ def _loc(a: Access) -> Loc | None:
 def _is_barrier(s: Stmt) -> bool:
     """Whether the statement ends with all threads having met (a call such as T.syncthreads_or)."""
     return not isinstance(s, TileOp | Parallel) and any(c.name.startswith("syncthreads") for c in calls(s))
-
-
-def _counts(e: Expr | None) -> int:
-    """S for the stage counter `k % S`, else 0."""
-    return (int_value(e.right) or 0) if isinstance(e, Binary) and e.op in ("truncmod", "floormod") else 0
-
-
-def _uniform(kernel: Kernel, body: Stmt) -> set[Var]:
-    """Variables that all threads of a block agree on at one time: blocks, arguments, counters of loops, names
-    made of them.
-    """
-    found = {*kernel.blocks, *kernel.symbols, *(p.value for p in kernel.params if isinstance(p.value, Var))}
-    for n in walk(body):
-        if (isinstance(n, For | Pipelined) and variables(n.start) | variables(n.stop) <= found) or (
-            isinstance(n, Bind) and variables(n.value) <= found and not loads(n.value) and not calls(n.value)
-        ):
-            found.add(n.var)
-    return found
-
-
-def _ranges(body: Stmt) -> dict[Var, tuple[int, int]]:
-    """What the variables of loops and nests range over, where that is constant."""
-    found: dict[Var, tuple[int, int]] = {}
-    for n in walk(body):
-        if isinstance(n, Parallel):
-            found.update({v: (0, max(0, e - 1)) for v, e in zip(n.vars, n.extents, strict=True)})
-        elif isinstance(n, For | Pipelined):
-            start, stop = int_value(n.start), int_value(n.stop)
-            if start is not None and stop is not None and start < stop:
-                found[n.var] = (start, stop - 1)
-    return found
