@@ -26,6 +26,11 @@ _FOLD = {
 }  # fmt: skip
 
 
+PREFETCH = 4
+"""Rows that the copy of a deep tile asks for ahead: rows of a large tensor lie on pages of their own, which hardware does not
+prefetch across."""
+
+
 @dataclass(frozen=True)
 class Box:
     """A region in memory. offsets in elements; clips: per dimension the coordinates [low, high) that exist, None for all."""
@@ -78,8 +83,10 @@ class Tiles(Threads):
         def step(k: V) -> None:
             self.check_abort()
             self.env[s.var] = self.narrow(k, s.var.dtype)
+            self.ahead = PREFETCH
             for copy in deep.copies:
                 self.statement(copy)
+            self.ahead = 0
             left = self.several("smin", self.raw("sub nsw", self.index(stop), k), i64(deep.rounds))
             with located(deep.product.loc):
                 self.gemm(deep.product, self.raw("mul nsw", left, i64(deep.bk)))
@@ -87,6 +94,7 @@ class Tiles(Threads):
         self.count(self.index(start), self.index(stop), deep.rounds, step)
 
     kernel: Kernel
+    ahead: int = 0
 
     # -------------------------------------------------------------- regions
 
@@ -164,6 +172,10 @@ class Tiles(Threads):
                 p = self.pointer(source.place.base, a.dtype, self.plus(from_a, x))
                 q = self.pointer(target.place.base, b.dtype, self.plus(to_b, x))
                 old, new = vector(storage_type(a.dtype), w), vector(storage_type(b.dtype), w)
+                if self.ahead and w > 1 and len(extents) > 1:
+                    rows = self._times(source.place.strides[wide_a[-2]], i64(self.ahead))
+                    q2 = self.pointer(p, a.dtype, rows)
+                    self.call("llvm.prefetch.p0", "void", [("ptr", q2), ("i32", "0"), ("i32", "2"), ("i32", "1")])
                 raw = self.op(f"load {old}, ptr {p}, align {a.dtype.bytes}{self.note(source.place.scope)}")
                 if not same:
                     raw = self.to_storage(self.convert(self.from_storage(raw, a.dtype, w), b.dtype))
