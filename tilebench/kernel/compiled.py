@@ -198,12 +198,6 @@ class Kernel:
 
         return make_report(self, **options)
 
-    def show(self, *views: str) -> Any:
-        """Display views of this kernel in a notebook."""
-        from tilebench.notebook.display import show
-
-        return show(self, *views)
-
     def get_profiler(self, tensor_supply_type: Any = None) -> Any:
         """A Profiler: assert_allclose against a reference, do_bench."""
         from tilebench.kernel.profiler import Profiler
