@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tilebench.errors import LayoutError, Loc
+from tilebench.errors import LayoutError, Loc, SyncError
 from tilebench.ir.dtype import DType, bool_, int32, int64
 from tilebench.ir.expr import (
     COMPARISONS,
@@ -169,7 +169,15 @@ class Builder:
             self.emit(If(condition, seq(*body)))
 
     def barrier(self, because: str) -> None:
-        """A barrier of the threads of this role."""
+        """A barrier of the threads of this role. Raises SyncError TB414 where some may not come by."""
+        if self.diverged:
+            raise SyncError(
+                "TB414",
+                "threads would have to exchange values inside of control flow that differs between threads",
+                at=self.loc,
+                why=f"a barrier is needed here ({because}), and all threads of the block must reach it",
+                fix="compute the value before the `if`, into a T.alloc_var or a shared buffer",
+            )
         self.emit(Barrier(because=because))
 
     # -- names -----------------------------------------------------------------------------------------------
@@ -267,7 +275,7 @@ class Builder:
             if base is not buffer:
                 if base.dtype != buffer.dtype:
                     raise LayoutError(
-                        "TB307",
+                        "TB310",
                         f"{buffer.name} views {base.name} ({base.dtype}) as {buffer.dtype}",
                         at=buffer.loc,
                         why="registers cannot be reread as another type; shared memory can",

@@ -495,7 +495,13 @@ class Nest:
         inside: Expr | None = None
         if s.buffer.scope == "fragment":
             if s.result is not None:
-                raise LayoutError("TB308", "an atomic on a fragment cannot return the old value", at=s.loc)
+                raise LayoutError(
+                    "TB311",
+                    f"an atomic on the fragment {s.buffer.name} cannot return the old value",
+                    at=s.loc,
+                    why="a fragment is in registers, where nothing is atomic",
+                    fix="use a shared buffer",
+                )
             memory, _ = b.fragment(s.buffer)
             register = self._register(self.found(s))
             b.store(memory, register, combine(s.op, b.load(memory, register), value))

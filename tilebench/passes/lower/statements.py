@@ -144,7 +144,7 @@ def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
 
     b.divisors[s.var] = gcd(divisor(start, b.divisors), divisor(step, b.divisors))
     b.unroll_wanted.discard(s.var)
-    with b.inside() as body:
+    with b.inside() as body, b.diverging(b.nest is None and s in b.per_thread):
         visit(s.body)
     trips = (
         None
@@ -162,7 +162,7 @@ def _while(b: Builder, s: While) -> None:
     with b.inside() as head:
         condition = b.expr(s.condition)
     head = list(head)
-    with b.inside() as body:
+    with b.inside() as body, b.diverging(b.is_per_thread(s)):
         lower_stmt(b, s.body)
     if not head:
         b.emit(While(condition, seq(*body)))
@@ -178,11 +178,12 @@ def _if(b: Builder, s: If) -> None:
         if arm is not None:
             lower_stmt(b, arm)
         return
-    with b.inside() as then, b.knowing(s.condition):
+    diverges = b.is_per_thread(s)
+    with b.inside() as then, b.knowing(s.condition), b.diverging(diverges):
         lower_stmt(b, s.then)
     orelse: list[Stmt] = []
     if s.orelse is not None:
-        with b.inside() as orelse:
+        with b.inside() as orelse, b.diverging(diverges):
             lower_stmt(b, s.orelse)
     if then or orelse:
         b.emit(If(condition, seq(*then), seq(*orelse) if orelse else None))
