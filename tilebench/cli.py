@@ -18,7 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = commands.add_parser("report", help="compile, run and report a tile program of a file")
     report.add_argument("program", help="FILE.py or FILE.py::NAME")
     report.add_argument("--target", default=None, help="auto, interp, emu[:sm_XX], cpu, cuda[:sm_XX]")
-    report.add_argument("--json", type=Path, default=None, metavar="FILE", help="write the report as JSON ('-': print it)")
+    report.add_argument(
+        "--json", type=Path, default=None, metavar="FILE", help="write the report as JSON ('-': print it)"
+    )
     report.add_argument("--html", type=Path, default=None, metavar="FILE", help="write the report as a page")
     report.add_argument("--no-run", dest="launch", action="store_false", help="compile only")
     commands.add_parser("doctor", help="what is here, what is missing, what that costs")
@@ -44,7 +46,9 @@ def _report(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"{path}: {error.strerror}", file=sys.stderr)
         return 2
-    result = run(text, name=name, target=options.target, launch=options.launch, namespace={"__name__": "tile_program"})
+    result = run(
+        text, name=name, target=options.target, launch=options.launch, namespace={"__name__": "tile_program"}
+    )
     if options.json is not None and str(options.json) == "-":
         json.dump(to_json(result.report), sys.stdout)
     elif options.json is not None:

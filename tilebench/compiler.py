@@ -108,7 +108,15 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) ->
             stage = step()
         except TileError:
             raise
-        except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
+        except (
+            AssertionError,
+            AttributeError,
+            IndexError,
+            KeyError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ) as error:
             raise InternalError(
                 "TB901",
                 f"the {name} pass failed ({type(error).__name__}: {error})",
@@ -123,7 +131,7 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) ->
     if BACKENDS[target.kind][1] if thread_ir is None else thread_ir:
         for name, step in passes():
             current = stage
-            stage = run(name, lambda step=step, current=current: cast(Stage, step(current)), kernel.loc)
+            stage = run(name, lambda step=step, current=current: cast("Stage", step(current)), kernel.loc)
     return Compilation(kernel, target, tuple(snapshots))
 
 
@@ -131,6 +139,6 @@ def build(kernel: Kernel, target: Target) -> Compilation:
     """Compile the kernel for the target. Raises TileError: what is wrong with the program, or what the target lacks."""
     stages = analyse(kernel, target)
     start = time.perf_counter()
-    module = cast(BackendModule, import_module(BACKENDS[target.kind][0]))
+    module = cast("BackendModule", import_module(BACKENDS[target.kind][0]))
     executable = module.build(stages.last, target)
     return Compilation(kernel, target, stages.snapshots, executable, (time.perf_counter() - start) * 1e6)

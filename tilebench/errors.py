@@ -67,7 +67,9 @@ def excerpt(at: Loc) -> list[str]:
         # ast columns count UTF-8 bytes; carets count display cells.
         raw = text.encode(errors="replace")
         start = len(raw[: at.column].decode(errors="replace"))
-        stop = len(raw[: at.end_column].decode(errors="replace")) if at.end_line in (0, at.line) else len(shown)
+        stop = (
+            len(raw[: at.end_column].decode(errors="replace")) if at.end_line in (0, at.line) else len(shown)
+        )
         stop = max(stop, start + 1)
         if len(shown) > WIDEST:  # a window around the place
             first = max(0, min(start - WIDEST // 4, len(shown) - WIDEST))

@@ -330,7 +330,11 @@ def to_json(value: Any) -> Any:
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, np.ndarray):
         data = np.ascontiguousarray(value)
-        return {"dtype": data.dtype.str, "shape": list(data.shape), "base64": base64.b64encode(data.tobytes()).decode()}
+        return {
+            "dtype": data.dtype.str,
+            "shape": list(data.shape),
+            "base64": base64.b64encode(data.tobytes()).decode(),
+        }
     if isinstance(value, dict):
         return {str(k): to_json(v) for k, v in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
@@ -344,9 +348,15 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[T], data: Any) -> T:
     """The dataclass `kind` from what `to_json` made. Unknown fields are ignored; raises ValueError on a newer version."""
-    if kind is Report and isinstance(data, dict) and cast("dict[str, Any]", data).get("version", 0) > REPORT_VERSION:
-        raise ValueError(f"report version {data['version']} is newer than {REPORT_VERSION}: update tilebench to open it")
-    return cast(T, _convert(kind, data))
+    if (
+        kind is Report
+        and isinstance(data, dict)
+        and cast("dict[str, Any]", data).get("version", 0) > REPORT_VERSION
+    ):
+        raise ValueError(
+            f"report version {data['version']} is newer than {REPORT_VERSION}: update tilebench to open it"
+        )
+    return cast("T", _convert(kind, data))
 
 
 def _convert(kind: Any, data: Any) -> Any:
@@ -374,7 +384,7 @@ def _convert(kind: Any, data: Any) -> Any:
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         known = {f.name for f in dataclasses.fields(kind)}
-        return cast(Any, kind)(**{k: _convert(hints[k], v) for k, v in data.items() if k in known})
+        return cast("Any", kind)(**{k: _convert(hints[k], v) for k, v in data.items() if k in known})
     if kind is float:
         return float(data)
     return data

@@ -49,38 +49,102 @@ class Expr:
 
     __hash__ = object.__hash__
 
-    def __add__(self, o: Any) -> Expr: return binary("add", self, o)
-    def __radd__(self, o: Any) -> Expr: return binary("add", o, self)
-    def __sub__(self, o: Any) -> Expr: return binary("sub", self, o)
-    def __rsub__(self, o: Any) -> Expr: return binary("sub", o, self)
-    def __mul__(self, o: Any) -> Expr: return binary("mul", self, o)
-    def __rmul__(self, o: Any) -> Expr: return binary("mul", o, self)
-    def __truediv__(self, o: Any) -> Expr: return binary("div", self, o)
-    def __rtruediv__(self, o: Any) -> Expr: return binary("div", o, self)
-    def __floordiv__(self, o: Any) -> Expr: return binary("floordiv", self, o)
-    def __rfloordiv__(self, o: Any) -> Expr: return binary("floordiv", o, self)
-    def __mod__(self, o: Any) -> Expr: return binary("floormod", self, o)
-    def __rmod__(self, o: Any) -> Expr: return binary("floormod", o, self)
-    def __pow__(self, o: Any) -> Expr: return binary("pow", self, o)
-    def __rpow__(self, o: Any) -> Expr: return binary("pow", o, self)
-    def __and__(self, o: Any) -> Expr: return binary("bitand", self, o)
-    def __rand__(self, o: Any) -> Expr: return binary("bitand", o, self)
-    def __or__(self, o: Any) -> Expr: return binary("bitor", self, o)
-    def __ror__(self, o: Any) -> Expr: return binary("bitor", o, self)
-    def __xor__(self, o: Any) -> Expr: return binary("bitxor", self, o)
-    def __rxor__(self, o: Any) -> Expr: return binary("bitxor", o, self)
-    def __lshift__(self, o: Any) -> Expr: return binary("shl", self, o)
-    def __rlshift__(self, o: Any) -> Expr: return binary("shl", o, self)
-    def __rshift__(self, o: Any) -> Expr: return binary("shr", self, o)
-    def __rrshift__(self, o: Any) -> Expr: return binary("shr", o, self)
-    def __neg__(self) -> Expr: return unary("neg", self)
-    def __pos__(self) -> Expr: return self
-    def __invert__(self) -> Expr: return unary("bitnot", self)
-    def __eq__(self, o: object) -> Expr: return binary("eq", self, o)  # type: ignore[override]
-    def __ne__(self, o: object) -> Expr: return binary("ne", self, o)  # type: ignore[override]
-    def __lt__(self, o: Any) -> Expr: return binary("lt", self, o)
-    def __le__(self, o: Any) -> Expr: return binary("le", self, o)
-    def __gt__(self, o: Any) -> Expr: return binary("gt", self, o)
+    def __add__(self, o: Any) -> Expr:
+        return binary("add", self, o)
+
+    def __radd__(self, o: Any) -> Expr:
+        return binary("add", o, self)
+
+    def __sub__(self, o: Any) -> Expr:
+        return binary("sub", self, o)
+
+    def __rsub__(self, o: Any) -> Expr:
+        return binary("sub", o, self)
+
+    def __mul__(self, o: Any) -> Expr:
+        return binary("mul", self, o)
+
+    def __rmul__(self, o: Any) -> Expr:
+        return binary("mul", o, self)
+
+    def __truediv__(self, o: Any) -> Expr:
+        return binary("div", self, o)
+
+    def __rtruediv__(self, o: Any) -> Expr:
+        return binary("div", o, self)
+
+    def __floordiv__(self, o: Any) -> Expr:
+        return binary("floordiv", self, o)
+
+    def __rfloordiv__(self, o: Any) -> Expr:
+        return binary("floordiv", o, self)
+
+    def __mod__(self, o: Any) -> Expr:
+        return binary("floormod", self, o)
+
+    def __rmod__(self, o: Any) -> Expr:
+        return binary("floormod", o, self)
+
+    def __pow__(self, o: Any) -> Expr:
+        return binary("pow", self, o)
+
+    def __rpow__(self, o: Any) -> Expr:
+        return binary("pow", o, self)
+
+    def __and__(self, o: Any) -> Expr:
+        return binary("bitand", self, o)
+
+    def __rand__(self, o: Any) -> Expr:
+        return binary("bitand", o, self)
+
+    def __or__(self, o: Any) -> Expr:
+        return binary("bitor", self, o)
+
+    def __ror__(self, o: Any) -> Expr:
+        return binary("bitor", o, self)
+
+    def __xor__(self, o: Any) -> Expr:
+        return binary("bitxor", self, o)
+
+    def __rxor__(self, o: Any) -> Expr:
+        return binary("bitxor", o, self)
+
+    def __lshift__(self, o: Any) -> Expr:
+        return binary("shl", self, o)
+
+    def __rlshift__(self, o: Any) -> Expr:
+        return binary("shl", o, self)
+
+    def __rshift__(self, o: Any) -> Expr:
+        return binary("shr", self, o)
+
+    def __rrshift__(self, o: Any) -> Expr:
+        return binary("shr", o, self)
+
+    def __neg__(self) -> Expr:
+        return unary("neg", self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __invert__(self) -> Expr:
+        return unary("bitnot", self)
+
+    def __eq__(self, o: object) -> Expr:
+        return binary("eq", self, o)  # type: ignore[override]
+
+    def __ne__(self, o: object) -> Expr:
+        return binary("ne", self, o)  # type: ignore[override]
+
+    def __lt__(self, o: Any) -> Expr:
+        return binary("lt", self, o)
+
+    def __le__(self, o: Any) -> Expr:
+        return binary("le", self, o)
+
+    def __gt__(self, o: Any) -> Expr:
+        return binary("gt", self, o)
+
     def __ge__(self, o: Any) -> Expr: return binary("ge", self, o)  # fmt: skip
 
     def astype(self, dtype: DType) -> Expr:
@@ -276,7 +340,17 @@ def binary(op: BinaryOp, left: Any, right: Any, loc: Loc | None = None) -> Expr:
     a, b = _match(op, left, right)
     if op == "div" and not a.dtype.is_float:
         a, b = cast(a, float32), cast(b, float32)
-    if a.dtype.kind == "bool" and op in ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"):
+    if a.dtype.kind == "bool" and op in (
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "floormod",
+        "truncdiv",
+        "truncmod",
+        "shl",
+        "shr",
+    ):
         a, b = cast(a, int32), cast(b, int32)
     if op in ("bitand", "bitor", "bitxor") and a.dtype.is_float:
         raise TypeTileError(
@@ -346,7 +420,7 @@ def cast(value: Expr, dtype: DType, loc: Loc | None = None) -> Expr:
     if value.dtype == dtype:
         return value
     if isinstance(value, Const) and not (value.dtype.is_float and not dtype.is_float):
-        exact = dtype.bits >= 32 or not dtype.is_float or float(value.value) == int(value.value) and abs(value.value) <= 16 \
+        exact = dtype.bits >= 32 or not dtype.is_float or (float(value.value) == int(value.value) and abs(value.value) <= 16) \
             if math.isfinite(value.value) else dtype.bits >= 16  # fmt: skip
         if exact:
             return const(value.value, dtype, value.loc)

@@ -53,15 +53,40 @@ INTRINSICS = _table(
     Intrinsic("clz", 1, "int32", "leading zero bits"),
     Intrinsic("reinterpret", 1, "given", "the same bits as another dtype of the same width"),
     Intrinsic("shfl_xor", 2, "same", "the value of lane (lane ^ mask)", per_thread=True),
-    Intrinsic("shfl_up", 2, "same", "the value of lane - delta (own value where there is none)", per_thread=True),
-    Intrinsic("shfl_down", 2, "same", "the value of lane + delta (own value where there is none)", per_thread=True),
+    Intrinsic(
+        "shfl_up", 2, "same", "the value of lane - delta (own value where there is none)", per_thread=True
+    ),
+    Intrinsic(
+        "shfl_down", 2, "same", "the value of lane + delta (own value where there is none)", per_thread=True
+    ),
     Intrinsic("shfl", 2, "same", "the value of the given lane", per_thread=True),
     Intrinsic("ballot", 1, "uint32", "bit l is lane l's predicate", per_thread=True),
     Intrinsic("any_sync", 1, "bool", "true if any lane's predicate is", per_thread=True),
     Intrinsic("all_sync", 1, "bool", "true if all lanes' predicates are", per_thread=True),
     Intrinsic("activemask", 0, "uint32", "lanes running this call", per_thread=True),
-    Intrinsic("syncthreads_and", 1, "bool", "barrier; true if every thread's predicate is", effect=True, per_thread=True),
-    Intrinsic("syncthreads_or", 1, "bool", "barrier; true if any thread's predicate is", effect=True, per_thread=True),
-    Intrinsic("syncthreads_count", 1, "int32", "barrier; how many threads' predicates are true", effect=True, per_thread=True),
+    Intrinsic(
+        "syncthreads_and",
+        1,
+        "bool",
+        "barrier; true if every thread's predicate is",
+        effect=True,
+        per_thread=True,
+    ),
+    Intrinsic(
+        "syncthreads_or",
+        1,
+        "bool",
+        "barrier; true if any thread's predicate is",
+        effect=True,
+        per_thread=True,
+    ),
+    Intrinsic(
+        "syncthreads_count",
+        1,
+        "int32",
+        "barrier; how many threads' predicates are true",
+        effect=True,
+        per_thread=True,
+    ),
     Intrinsic("dp4a", 3, "int32", "c + sum of four int8 products packed in two int32", per_thread=True),
 )

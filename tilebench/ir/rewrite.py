@@ -85,7 +85,10 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
             return cast_expr(updates["value"], node.dtype, node.loc)
         case Select():
             return select(
-                updates.get("condition", node.condition), updates.get("then", node.then), updates.get("orelse", node.orelse), node.loc
+                updates.get("condition", node.condition),
+                updates.get("then", node.then),
+                updates.get("orelse", node.orelse),
+                node.loc,
             )
         case _:
             pass
@@ -119,7 +122,9 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
 def rebuild_keeping_binders(node: N, change: Callable[[Any], Any]) -> N:
     """`rebuild`, but a Var in a field that binds it (For.var, Parallel.vars, Bind.var, result) stays as it is."""
     binders = {id(v) for name in ("var", "vars", "result") for v in _vars(getattr(node, name, None))}
-    return rebuild(node, lambda child: child if id(child) in binders and isinstance(child, Var) else change(child))
+    return rebuild(
+        node, lambda child: child if id(child) in binders and isinstance(child, Var) else change(child)
+    )
 
 
 def _vars(value: Any) -> tuple[Var, ...]:

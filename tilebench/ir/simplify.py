@@ -87,7 +87,7 @@ def _binary_bounds(e: Binary, ranges: Ranges) -> Interval | None:
         return 0, 1
     a, b = bounds(e.left, ranges), bounds(e.right, ranges)
     if e.op == "floormod" and b is not None and b[0] > 0:
-        if a is not None and 0 <= a[0] and a[1] < b[0]:
+        if a is not None and a[0] >= 0 and a[1] < b[0]:
             return a
         return 0, b[1] - 1
     if e.op == "bitand" and b is not None and b[0] == b[1] >= 0:
@@ -116,10 +116,10 @@ def _binary_bounds(e: Binary, ranges: Ranges) -> Interval | None:
             return a[0] // b[1], a[1] // b[0]
         case "truncmod" if b[0] > 0 and a[0] >= 0:
             return 0, min(a[1], b[1] - 1)
-        case "shl" if 0 <= b[0] and b[1] < 62:
+        case "shl" if b[0] >= 0 and b[1] < 62:
             corners = [x << y for x in a for y in b]
             return min(corners), max(corners)
-        case "shr" if 0 <= b[0] and b[1] < 64:
+        case "shr" if b[0] >= 0 and b[1] < 64:
             corners = [x >> y for x in a for y in b]
             return min(corners), max(corners)
         case "bitand" | "bitor" | "bitxor" if a[0] >= 0 and b[0] >= 0:
@@ -143,7 +143,9 @@ def prove(condition: Expr, ranges: Ranges) -> bool | None:
         case Unary(op="not"):
             a = prove(condition.value, ranges)
             return None if a is None else not a
-        case Binary() if condition.op in ("lt", "le", "gt", "ge", "eq", "ne") and not condition.left.dtype.is_float:
+        case Binary() if (
+            condition.op in ("lt", "le", "gt", "ge", "eq", "ne") and not condition.left.dtype.is_float
+        ):
             difference = bounds(from_linear(linear(condition.left - condition.right)), ranges)
             return None if difference is None else _sign(condition.op, *difference)
         case _:
@@ -168,7 +170,9 @@ def simplify(e: Expr, ranges: Ranges) -> Expr:
             case Binary(op="floordiv" | "floormod") if (k := int_value(node.right)) is not None and k > 0:
                 return _divide(node, k, ranges)
             case Binary(op="min" | "max"):
-                decided = prove(binary("le", node.left, node.right), ranges) if not node.dtype.is_float else None
+                decided = (
+                    prove(binary("le", node.left, node.right), ranges) if not node.dtype.is_float else None
+                )
                 if decided is not None:
                     return node.left if decided == (node.op == "min") else node.right
             case Select():
@@ -193,9 +197,11 @@ def _divide(node: Binary, k: int, ranges: Ranges) -> Expr:
     rest = Linear(tuple((t, c) for t, c in form.terms if c % k), form.constant % k)
     rest_expr = from_linear(rest)
     interval = bounds(rest_expr, ranges)
-    inside = interval is not None and 0 <= interval[0] and interval[1] < k
+    inside = interval is not None and interval[0] >= 0 and interval[1] < k
     shared = gcd(k, *(c for _, c in rest.terms)) if rest.terms and not inside else 1
-    if shared > 1:  # (g*a + c) // (g*b) = (a + c // g) // b, and the remainder is g * (a % b) when g divides c
+    if (
+        shared > 1
+    ):  # (g*a + c) // (g*b) = (a + c // g) // b, and the remainder is g * (a % b) when g divides c
         smaller = from_linear(Linear(tuple((t, c // shared) for t, c in rest.terms), rest.constant // shared))
         if node.op == "floordiv":
             return from_linear(whole) + binary("floordiv", smaller, k // shared)

@@ -10,8 +10,26 @@ from tilebench.errors import Loc
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tilebench.ir.thread import Program
 from tilebench.ir.tile import (
-    Bind, Break, Buffer, Continue, Evaluate, For, If, Issue, Kernel, Parallel, Pipelined, Region, Seq, Stmt, Store,
-    SyncThreads, TileOp, Versioned, Wait, While,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Issue,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    Versioned,
+    Wait,
+    While,
 )  # fmt: skip
 
 _SYMBOL = {
@@ -65,7 +83,8 @@ def region_text(r: Region) -> str:
     if r.is_whole and not r.dropped:
         return r.buffer.name
     parts = [
-        expr_text(o) if d in r.dropped else f"{expr_text(o)}:+{n}" for d, (o, n) in enumerate(zip(r.offsets, r.extents, strict=True))
+        expr_text(o) if d in r.dropped else f"{expr_text(o)}:+{n}"
+        for d, (o, n) in enumerate(zip(r.offsets, r.extents, strict=True))
     ]
     return f"{r.buffer.name}[{', '.join(parts)}]"
 
@@ -101,13 +120,21 @@ def print_stmt(stmt: Stmt) -> Printed:
             case For():
                 step = f", {expr_text(s.step)}" if expr_text(s.step) != "1" else ""
                 kind = "range" if s.kind == "serial" else s.kind
-                put(depth, f"for {s.var.name} in {kind}({expr_text(s.start)}, {expr_text(s.stop)}{step}):", s.loc)
+                put(
+                    depth,
+                    f"for {s.var.name} in {kind}({expr_text(s.start)}, {expr_text(s.stop)}{step}):",
+                    s.loc,
+                )
                 visit(s.body, depth + 1)
             case Parallel():
                 put(depth, f"for {', '.join(v.name for v in s.vars)} in parallel{s.extents}:", s.loc)
                 visit(s.body, depth + 1)
             case Pipelined():
-                put(depth, f"for {s.var.name} in pipelined({expr_text(s.start)}, {expr_text(s.stop)}, stages={s.num_stages}):", s.loc)
+                put(
+                    depth,
+                    f"for {s.var.name} in pipelined({expr_text(s.start)}, {expr_text(s.stop)}, stages={s.num_stages}):",
+                    s.loc,
+                )
                 visit(s.body, depth + 1)
             case While():
                 put(depth, f"while {expr_text(s.condition)}:", s.loc)
@@ -121,7 +148,11 @@ def print_stmt(stmt: Stmt) -> Printed:
             case Bind():
                 put(depth, f"{s.var.name}: {s.var.dtype} = {expr_text(s.value)}", s.loc)
             case Store():
-                put(depth, f"{s.buffer.name}[{', '.join(expr_text(i) for i in s.indices)}] = {expr_text(s.value)}", s.loc)
+                put(
+                    depth,
+                    f"{s.buffer.name}[{', '.join(expr_text(i) for i in s.indices)}] = {expr_text(s.value)}",
+                    s.loc,
+                )
             case Evaluate():
                 put(depth, expr_text(s.value), s.loc)
             case Break() | Continue():
@@ -144,9 +175,17 @@ def print_stmt(stmt: Stmt) -> Printed:
                 parts: list[str] = []
                 for f in dataclasses.fields(s):
                     value = getattr(s, f.name)
-                    if f.name in ("loc", "id") or (f.default is not dataclasses.MISSING and not isinstance(value, Expr) and value == f.default):
+                    if f.name in ("loc", "id") or (
+                        f.default is not dataclasses.MISSING
+                        and not isinstance(value, Expr)
+                        and value == f.default
+                    ):
                         continue
-                    parts.append(_value_text(value) if isinstance(value, Region | Expr) and isinstance(s, TileOp) else f"{f.name}={_value_text(value)}")
+                    parts.append(
+                        _value_text(value)
+                        if isinstance(value, Region | Expr) and isinstance(s, TileOp)
+                        else f"{f.name}={_value_text(value)}"
+                    )
                 put(depth, f"{name}({', '.join(parts)})", s.loc)
 
     visit(stmt, 0)
@@ -161,22 +200,33 @@ def _indent(printed: Printed, head: list[str]) -> Printed:
 def print_kernel(kernel: Kernel) -> Printed:
     """A tile program: signature, launch, allocations, body."""
     params = ", ".join(
-        f"{p.name}: {p.value.dtype}[{', '.join(expr_text(s) for s in p.value.shape)}]" if isinstance(p.value, Buffer) else f"{p.name}: {p.value.dtype}"
+        f"{p.name}: {p.value.dtype}[{', '.join(expr_text(s) for s in p.value.shape)}]"
+        if isinstance(p.value, Buffer)
+        else f"{p.name}: {p.value.dtype}"
         for p in kernel.params
     )
     grid = ", ".join(f"{v.name} < {expr_text(g)}" for v, g in zip(kernel.blocks, kernel.grid, strict=True))
     head = [f"kernel {kernel.name}({params})", f"  grid {grid}; threads {kernel.threads}"]
-    head += [f"  {b.scope} {b.name}: {b.dtype}[{', '.join(expr_text(s) for s in b.shape)}]" for b in kernel.buffers]
+    head += [
+        f"  {b.scope} {b.name}: {b.dtype}[{', '.join(expr_text(s) for s in b.shape)}]" for b in kernel.buffers
+    ]
     return _indent(print_stmt(kernel.body), head)
 
 
 def print_program(program: Program) -> Printed:
     """A thread program: shared memory, registers, and each role's body."""
-    head = [f"program {program.name} for {program.arch}: {program.threads} threads, {program.shared_bytes} bytes shared"]
-    head += [f"  shared {m.name}: {m.dtype}[{expr_text(m.shape[0])}] at {m.byte_offset}" for m in program.shared]
+    head = [
+        f"program {program.name} for {program.arch}: {program.threads} threads, {program.shared_bytes} bytes shared"
+    ]
+    head += [
+        f"  shared {m.name}: {m.dtype}[{expr_text(m.shape[0])}] at {m.byte_offset}" for m in program.shared
+    ]
     head += [f"  register {m.name}: {m.dtype}[{expr_text(m.shape[0])}]" for m in program.registers]
     out = Printed("\n".join(head), tuple([None] * len(head)))
     for role in program.roles:
-        body = _indent(print_stmt(role.body), [f"role {role.name}: threads {role.first_thread} to {role.first_thread + role.threads - 1}"])
+        body = _indent(
+            print_stmt(role.body),
+            [f"role {role.name}: threads {role.first_thread} to {role.first_thread + role.threads - 1}"],
+        )
         out = Printed(out.text + "\n" + body.text, out.locs + body.locs)
     return out

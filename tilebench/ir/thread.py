@@ -47,7 +47,14 @@ def shared_memory(
 ) -> Memory:
     """A range of shared memory of `count` elements (all versions together) at `byte_offset`."""
     return Memory(
-        name, (const(count),), dtype, "shared", space="shared", byte_offset=byte_offset, origin=origin, versions=versions
+        name,
+        (const(count),),
+        dtype,
+        "shared",
+        space="shared",
+        byte_offset=byte_offset,
+        origin=origin,
+        versions=versions,
     )
 
 

@@ -63,7 +63,12 @@ def view(value: Any, name: str) -> TensorView:
         if not isinstance(value, torch.Tensor):
             value = torch.from_dlpack(value)
         if value.layout is not torch.strided:
-            raise LaunchError("TB603", f"{name} is a {value.layout} tensor", why="kernels take dense tensors", fix="pass x.to_dense()")
+            raise LaunchError(
+                "TB603",
+                f"{name} is a {value.layout} tensor",
+                why="kernels take dense tensors",
+                fix="pass x.to_dense()",
+            )
         try:
             dtype = as_dtype(value.dtype)
         except KeyError:
@@ -81,21 +86,34 @@ def view(value: Any, name: str) -> TensorView:
 
 
 def _no_dtype(name: str, dtype: str) -> LaunchError:
-    return LaunchError("TB603", f"{name} has dtype {dtype}, which kernels do not have", fix="convert it, e.g. x.to(torch.float32)")
+    return LaunchError(
+        "TB603",
+        f"{name} has dtype {dtype}, which kernels do not have",
+        fix="convert it, e.g. x.to(torch.float32)",
+    )
 
 
 def _numpy_view(value: np.ndarray, name: str) -> TensorView:
     if value.dtype.hasobject or value.dtype.kind not in "biuf":
         raise _no_dtype(name, str(value.dtype))
     if not value.dtype.isnative:
-        raise LaunchError("TB603", f"{name} is big-endian", why="kernels read native bytes", fix="x.astype(x.dtype.newbyteorder('='))")
+        raise LaunchError(
+            "TB603",
+            f"{name} is big-endian",
+            why="kernels read native bytes",
+            fix="x.astype(x.dtype.newbyteorder('='))",
+        )
     try:
         dtype = as_dtype(value.dtype.name)
     except KeyError:
         raise _no_dtype(name, str(value.dtype)) from None
     size = value.itemsize
     if any(s % size for s in value.strides):
-        raise LaunchError("TB603", f"{name} has strides of {value.strides} bytes, not whole elements of {size}", fix="pass x.copy()")
+        raise LaunchError(
+            "TB603",
+            f"{name} has strides of {value.strides} bytes, not whole elements of {size}",
+            fix="pass x.copy()",
+        )
     strides = tuple(s // size for s in value.strides)
     return TensorView(value.shape, strides, dtype, "cpu", value.ctypes.data, value, value.flags.writeable)
 
@@ -160,7 +178,9 @@ def solve_symbols(kernel: Kernel, values: Sequence[TensorView | Any | None]) -> 
     return symbols
 
 
-def _solve_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: dict[Var, int], said: dict[Var, str]) -> None:
+def _solve_tensor(
+    param: Param, buffer: Buffer, value: TensorView, symbols: dict[Var, int], said: dict[Var, str]
+) -> None:
     for d, extent in enumerate(buffer.shape):
         actual = value.shape[d]
         if isinstance(extent, Var) and extent not in symbols:
@@ -178,7 +198,9 @@ def _solve_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: dict
                     "TB604",
                     f"{param.name}.shape[{d}] is {actual}, expected {declared}",
                     at=param.loc,
-                    why=f"{name} was set to {expected} by {known}" if known else f"{param.name} is declared with that extent",
+                    why=f"{name} was set to {expected} by {known}"
+                    if known
+                    else f"{param.name} is declared with that extent",
                     fix="pass tensors whose shapes fit together, or make the extent T.dynamic",
                 )
     for d, stride in enumerate(buffer.strides or ()):
@@ -186,14 +208,18 @@ def _solve_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: dict
             symbols[stride] = value.strides[d]
 
 
-def _check_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: Mapping[Var, int], device: str) -> None:
+def _check_tensor(
+    param: Param, buffer: Buffer, value: TensorView, symbols: Mapping[Var, int], device: str
+) -> None:
     if value.dtype != buffer.dtype:
         raise LaunchError(
             "TB605",
             f"{param.name} has dtype {value.dtype}, expected {buffer.dtype}",
             at=param.loc,
             why=f"it is declared T.Tensor(..., {buffer.dtype})",
-            fix=f"pass {param.name}.to(torch.{buffer.dtype})" if not buffer.dtype.name.startswith("t") else "pass float32 data",
+            fix=f"pass {param.name}.to(torch.{buffer.dtype})"
+            if not buffer.dtype.name.startswith("t")
+            else "pass float32 data",
         )
     if value.device.split(":")[0] != device:
         raise LaunchError(
@@ -203,9 +229,16 @@ def _check_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: Mapp
             fix=f"pass {param.name}.{'cuda()' if device == 'cuda' else 'cpu()'}, or choose the target that matches",
         )
     if param.role != "in" and not value.writable:
-        raise LaunchError("TB607", f"{param.name} is read-only", why="the kernel writes it", fix=f"pass {param.name}.copy()")
+        raise LaunchError(
+            "TB607", f"{param.name} is read-only", why="the kernel writes it", fix=f"pass {param.name}.copy()"
+        )
     if any(s == 0 and n > 1 for s, n in zip(value.strides, value.shape, strict=True)) and param.role != "in":
-        raise LaunchError("TB607", f"{param.name} is broadcast (stride 0)", why="the kernel writes it", fix="pass a contiguous tensor")
+        raise LaunchError(
+            "TB607",
+            f"{param.name} is broadcast (stride 0)",
+            why="the kernel writes it",
+            fix="pass a contiguous tensor",
+        )
     if 0 in value.shape:
         return
     if buffer.strides is None:
@@ -232,7 +265,11 @@ def _check_tensor(param: Param, buffer: Buffer, value: TensorView, symbols: Mapp
                     fix="pass a tensor with the declared strides, or make the stride T.dynamic",
                 )
     if value.pointer % max(1, min(16, buffer.dtype.bytes)):
-        raise LaunchError("TB609", f"{param.name} is not aligned to its {buffer.dtype.bytes}-byte elements", fix="pass a fresh copy")
+        raise LaunchError(
+            "TB609",
+            f"{param.name} is not aligned to its {buffer.dtype.bytes}-byte elements",
+            fix="pass a fresh copy",
+        )
 
 
 def _scalar(param: Param, var: Var, value: Any) -> Argument:
@@ -240,17 +277,26 @@ def _scalar(param: Param, var: Var, value: Any) -> Argument:
     if item is not None and getattr(value, "numel", lambda: getattr(value, "size", 1))() == 1:
         value = item()
     if not isinstance(value, bool | int | float):
-        raise LaunchError("TB603", f"{param.name} must be a number, got {type(value).__name__}", at=param.loc, why=f"it is declared {var.dtype}")
+        raise LaunchError(
+            "TB603",
+            f"{param.name} must be a number, got {type(value).__name__}",
+            at=param.loc,
+            why=f"it is declared {var.dtype}",
+        )
     if var.dtype.is_float:
         return float(value)
     if isinstance(value, float) and value != int(value):
-        raise LaunchError("TB605", f"{param.name} is {value}, expected {var.dtype}", at=param.loc, fix="pass a whole number")
+        raise LaunchError(
+            "TB605", f"{param.name} is {value}, expected {var.dtype}", at=param.loc, fix="pass a whole number"
+        )
     if var.dtype.kind != "bool" and not var.dtype.min <= value <= var.dtype.max:
         raise LaunchError("TB605", f"{param.name} = {value} does not fit in {var.dtype}", at=param.loc)
     return int(value)
 
 
-def bind(kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: bool, alignment: int = 16) -> Call:
+def bind(
+    kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: bool, alignment: int = 16
+) -> Call:
     """Check values (one for each parameter, outputs included) and make the launch arguments.
 
     device: 'cpu' or 'cuda'; host_arrays: give NumPy arrays too; alignment: bytes that the code relies on.
@@ -262,7 +308,13 @@ def bind(kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: boo
             views.append(None)
             continue
         if value is None:
-            raise LaunchError("TB603", f"{param.name} is None", at=param.loc, why="it is declared as a tensor", fix="pass a tensor")
+            raise LaunchError(
+                "TB603",
+                f"{param.name} is None",
+                at=param.loc,
+                why="it is declared as a tensor",
+                fix="pass a tensor",
+            )
         tensor = view(value, param.name)
         if len(tensor.shape) != len(param.value.shape):
             raise LaunchError(
@@ -291,7 +343,11 @@ def bind(kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: boo
             )
         array = tensor.array() if host_arrays else None
         arguments.append(TensorArgument(tensor.pointer, tensor.shape, tensor.strides, array))
-    scalars = {p.value: int(a) for p, a in zip(kernel.params, arguments, strict=True) if isinstance(p.value, Var) and not isinstance(a, TensorArgument)}
+    scalars = {
+        p.value: int(a)
+        for p, a in zip(kernel.params, arguments, strict=True)
+        if isinstance(p.value, Var) and not isinstance(a, TensorArgument)
+    }
     grid = tuple(_grid_extent(e, {**symbols, **scalars}, kernel) for e in kernel.grid)
     return Call(tuple(arguments), symbols, grid, tuple(views))
 
@@ -299,5 +355,10 @@ def bind(kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: boo
 def _grid_extent(e: Expr, symbols: Mapping[Var, int], kernel: Kernel) -> int:
     value = evaluate(e, symbols)
     if value is None:
-        raise LaunchError("TB604", "the grid depends on a value that is not an extent", at=kernel.loc, fix="use shapes or T.dynamic extents")
+        raise LaunchError(
+            "TB604",
+            "the grid depends on a value that is not an extent",
+            at=kernel.loc,
+            fix="use shapes or T.dynamic extents",
+        )
     return value

@@ -100,14 +100,18 @@ class Kernel:
             for p, v in zip(params, full, strict=True)
         ]
         for p, v in zip(params, known, strict=True):
-            if isinstance(v, args.TensorView) and isinstance(p.value, Buffer) and len(v.shape) != len(p.value.shape):
+            if (
+                isinstance(v, args.TensorView)
+                and isinstance(p.value, Buffer)
+                and len(v.shape) != len(p.value.shape)
+            ):
                 args.bind(self.prim, [x if x is not None else 0 for x in full], "cpu", host_arrays=False)
         symbols = args.solve_symbols(self.prim, known)
         like = next((v for v in full if args.is_tensor(v)), None)
         for i in outs:
             buffer = params[i].value
             assert isinstance(buffer, Buffer), "outputs are tensors"
-            shape = tuple(cast(int, args.evaluate(e, symbols)) for e in buffer.shape)
+            shape = tuple(cast("int", args.evaluate(e, symbols)) for e in buffer.shape)
             full[i] = self._allocate(shape, buffer, like)
         return full
 
@@ -124,13 +128,19 @@ class Kernel:
         device = device_of(self.target)
         executable = self.executable
         if len(values) != len(self.prim.params):
-            raise LaunchError("TB602", f"{self.name} takes {len(self.prim.params)} arguments, got {len(values)}", at=self.prim.loc)
+            raise LaunchError(
+                "TB602",
+                f"{self.name} takes {len(self.prim.params)} arguments, got {len(values)}",
+                at=self.prim.loc,
+            )
         call = args.bind(self.prim, values, device, host_arrays=self.target.kind in ("interp", "emu"))
         self.last_call = call
         if 0 in call.grid:
             return
         start = time.perf_counter()
-        executable.launch(call.arguments, call.symbols, call.grid, stream if stream is not None else self._stream())
+        executable.launch(
+            call.arguments, call.symbols, call.grid, stream if stream is not None else self._stream()
+        )
         self.last_run_ms = (time.perf_counter() - start) * 1e3 if device == "cpu" else None
 
     def _stream(self) -> int:
@@ -142,7 +152,9 @@ class Kernel:
     def bind(self, *values: Any) -> Callable[[], Any]:
         """A function of no arguments that launches with these tensors, checked once."""
         full = self.complete(values)
-        call = args.bind(self.prim, full, device_of(self.target), host_arrays=self.target.kind in ("interp", "emu"))
+        call = args.bind(
+            self.prim, full, device_of(self.target), host_arrays=self.target.kind in ("interp", "emu")
+        )
         outputs = [full[i] for i in self.out_idx]
         result = None if not outputs else outputs[0] if len(outputs) == 1 else outputs
         executable, empty = self.executable, 0 in call.grid
@@ -216,5 +228,7 @@ def torch_dtype(name: str) -> Any:
     spelled = {"float8_e4m3": "float8_e4m3fn", "tfloat32": "float32"}.get(name, name)
     dtype = getattr(torch, spelled, None)
     if dtype is None:
-        raise LaunchError("TB605", f"torch has no dtype {name}", fix="allocate the output yourself and pass it")
+        raise LaunchError(
+            "TB605", f"torch has no dtype {name}", fix="allocate the output yourself and pass it"
+        )
     return dtype

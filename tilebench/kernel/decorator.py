@@ -67,13 +67,21 @@ def compile(
     return finish(prim, out_idx, target, pass_configs, compile_flags)
 
 
-def finish(prim: tile.Kernel, out_idx: Any, target: Any, pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None) -> Kernel:
+def finish(
+    prim: tile.Kernel,
+    out_idx: Any,
+    target: Any,
+    pass_configs: Mapping[Any, Any] | None,
+    compile_flags: Any = None,
+) -> Kernel:
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
     prim = with_outputs(with_roles(prim), out_idx)
     options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
     attributes = {**prim.attributes, "pass_configs": options}
     if compile_flags:
-        attributes["compile_flags"] = (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
+        attributes["compile_flags"] = (
+            (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
+        )
     kernel = Kernel(replace(prim, attributes=attributes), resolve(target))
     _ = kernel.compilation
     return kernel
@@ -113,7 +121,12 @@ class JitFunction:
         return self.compile(*values, **named).get_kernel_source()
 
     def _lazy(self, values: tuple[Any, ...], named: dict[str, Any]) -> Kernel:
-        key = (_freeze(values), _freeze(named), captured(self.function), str(resolve(self.options.get("target"))))
+        key = (
+            _freeze(values),
+            _freeze(named),
+            captured(self.function),
+            str(resolve(self.options.get("target"))),
+        )
         if key not in self.kernels:
             from tilebench.language.parse import parse_prim_func
 
@@ -128,15 +141,21 @@ class JitFunction:
         from tilebench.language.parse import TensorSpec, parse_eager
 
         if self.options.get("out_idx") is not None:
-            raise ValueError("out_idx is for functions that return a @T.prim_func; here, return the output: C = T.empty(...); return C")
+            raise ValueError(
+                "out_idx is for functions that return a @T.prim_func; here, return the output: C = T.empty(...); return C"
+            )
         signature = inspect.signature(self.function)
         consts = {k: v for k, v in named.items() if k not in signature.parameters}
         try:
             bound = signature.bind(*values, **{k: v for k, v in named.items() if k in signature.parameters})
         except TypeError as error:
             if not consts:
-                raise LaunchError("TB602", f"{self.__name__}(): {error}", fix=f"the parameters are {signature}") from None
-            bound = signature.bind_partial(*values, **{k: v for k, v in named.items() if k in signature.parameters})
+                raise LaunchError(
+                    "TB602", f"{self.__name__}(): {error}", fix=f"the parameters are {signature}"
+                ) from None
+            bound = signature.bind_partial(
+                *values, **{k: v for k, v in named.items() if k in signature.parameters}
+            )
         bound.apply_defaults()
         arguments: dict[str, Any] = {}
         tensors: dict[str, Any] = {}
@@ -150,13 +169,19 @@ class JitFunction:
         target = resolve(self.options.get("target"))
         key = (_freeze(arguments), _freeze(consts), captured(self.function), str(target))
         if key not in self.kernels:
-            prim = parse_eager(self.function, arguments, consts=consts) if consts else parse_eager(self.function, arguments)
+            prim = (
+                parse_eager(self.function, arguments, consts=consts)
+                if consts
+                else parse_eager(self.function, arguments)
+            )
             self.kernels[key] = finish(
                 prim, None, target, self.options.get("pass_configs"), self.options.get("compile_flags")
             )
         kernel = self.kernels[key]
         inputs = [
-            tensors.get(p.name, arguments.get(p.name)) for i, p in enumerate(kernel.params) if i not in kernel.out_idx
+            tensors.get(p.name, arguments.get(p.name))
+            for i, p in enumerate(kernel.params)
+            if i not in kernel.out_idx
         ]
         return kernel, inputs
 
@@ -175,7 +200,12 @@ def jit(
 ) -> Any:
     """Decorator: `@jit` or `@jit(out_idx=[-1], target="cuda")`. See JitFunction and `compile` for the options."""
     del target_host, execution_backend, verbose, debug_root_path
-    options = {"out_idx": out_idx, "target": target, "pass_configs": pass_configs, "compile_flags": compile_flags}
+    options = {
+        "out_idx": out_idx,
+        "target": target,
+        "pass_configs": pass_configs,
+        "compile_flags": compile_flags,
+    }
     if func is not None:
         return JitFunction(func, options)
     return lambda function: JitFunction(function, options)

@@ -9,7 +9,18 @@ from typing import Any
 from tilebench.kernel.export import write_report
 from tilebench.report import REPORT_MIME, Report, from_json
 
-COLUMNS = ("cell", "kernel", "target", "compile ms", "registers", "spills", "shared memory", "occupancy", "run ms", "verdict")
+COLUMNS = (
+    "cell",
+    "kernel",
+    "target",
+    "compile ms",
+    "registers",
+    "spills",
+    "shared memory",
+    "occupancy",
+    "run ms",
+    "verdict",
+)
 
 
 def run_demo(notebook: Path, page: Path) -> int:
@@ -22,7 +33,14 @@ def run_demo(notebook: Path, page: Path) -> int:
         print(f"{notebook}: no such notebook", file=sys.stderr)
         return 1
     book = nbformat.read(notebook, as_version=4)
-    client = NotebookClient(book, timeout=600, kernel_name="python3", store_widget_state=False, extra_arguments=["--log-level=40"], resources={"metadata": {"path": str(notebook.parent)}})
+    client = NotebookClient(
+        book,
+        timeout=600,
+        kernel_name="python3",
+        store_widget_state=False,
+        extra_arguments=["--log-level=40"],
+        resources={"metadata": {"path": str(notebook.parent)}},
+    )
     try:
         client.execute()
     except CellExecutionError as error:

@@ -45,7 +45,9 @@ def checks() -> list[Check]:
         _package("nvidia-cuda-nvdisasm", "nvidia", "no machine code (SASS) in the code view"),
     ]
     root = current().cache_dir
-    rows.append(Check("store", root is not None, str(root or "off"), "kernels are compiled again in every process"))
+    rows.append(
+        Check("store", root is not None, str(root or "off"), "kernels are compiled again in every process")
+    )
     return rows
 
 
@@ -56,7 +58,12 @@ def _nvrtc() -> Check:
 
         return Check("NVRTC", True, ".".join(str(v) for v in nvrtc_version()), without)
     except Exception as error:  # whatever a broken installation raises, doctor reports it
-        return Check("NVRTC", False, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", without)
+        return Check(
+            "NVRTC",
+            False,
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            without,
+        )
 
 
 def _driver() -> Check:
@@ -76,5 +83,8 @@ def doctor_text() -> str:
     lines: list[str] = []
     for row in checks():
         mark = "ok  " if row.ok else "no  "
-        lines.append(f"{mark}{row.name:22s} {row.found}" + ("" if row.ok or not row.without else f"\n    {'':22s} without it: {row.without}"))
+        lines.append(
+            f"{mark}{row.name:22s} {row.found}"
+            + ("" if row.ok or not row.without else f"\n    {'':22s} without it: {row.without}")
+        )
     return "\n".join(lines)

@@ -13,7 +13,11 @@ from tilebench.targets import Target, parse
 
 
 def emulate(
-    kernel: Kernel, *values: Any, blocks: Sequence[tuple[int, ...]] | None = None, target: str | None = None, schedule: Any = "forward"
+    kernel: Kernel,
+    *values: Any,
+    blocks: Sequence[tuple[int, ...]] | None = None,
+    target: str | None = None,
+    schedule: Any = "forward",
 ) -> Any:
     """Emulate `kernel` on host tensors; returns the emulator's result (findings, counts) with `outputs`.
 
@@ -49,7 +53,9 @@ class EmulatedRun:
         return getattr(self.result, name)
 
     def __repr__(self) -> str:
-        lines = [f"<emulated: {len(self.findings)} findings>"] + [f"  {f.severity}: {f.text}" for f in self.findings]
+        lines = [f"<emulated: {len(self.findings)} findings>"] + [
+            f"  {f.severity}: {f.text}" for f in self.findings
+        ]
         return "\n".join(lines)
 
 

@@ -62,7 +62,9 @@ def pack(values: Sequence[Any]) -> tuple[list[Any], list[bytes]]:
     buffers: list[bytes] = []
     for value in values:
         if args.is_tensor(value):
-            host = value.detach().cpu().contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
+            host = (
+                value.detach().cpu().contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
+            )
             tensor = args.view(host, "argument")
             described.append({"dtype": tensor.dtype.name, "shape": list(tensor.shape)})
             buffers.append(tensor.array().tobytes())
@@ -93,7 +95,9 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
     for name, value in namespace.items():
         if name.startswith("_") or name not in text:
             continue
-        if isinstance(value, bool | int | float | str) or (isinstance(value, list | tuple) and all(isinstance(v, bool | int | float | str) for v in value)):
+        if isinstance(value, bool | int | float | str) or (
+            isinstance(value, list | tuple) and all(isinstance(v, bool | int | float | str) for v in value)
+        ):
             plain[name] = value
     return plain
 
@@ -101,7 +105,9 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
 def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any) -> Result:
     """`session.run` of a cell's text with the launch in a worker. Raises LaunchError TB620 when the worker dies or hangs."""
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (called with user values)
-        raise LaunchError("TB620", "only the text of a cell can run in a worker", fix="pass the program as text")
+        raise LaunchError(
+            "TB620", "only the text of a cell can run in a worker", fix="pass the program as text"
+        )
     namespace: dict[str, Any] = options.get("namespace") or {}
     before = constants(namespace, program)
 
@@ -122,7 +128,12 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     bad = [k for k, v in settings.items() if not isinstance(v, bool | int | float | str)]
     if bad:
-        raise LaunchError("TB620", f"--set {bad[0]} is no plain value", why="it goes to another process", fix="use numbers and strings with --isolate")
+        raise LaunchError(
+            "TB620",
+            f"--set {bad[0]} is no plain value",
+            why="it goes to another process",
+            fix="use numbers and strings with --isolate",
+        )
     return dict(settings)
 
 
@@ -136,9 +147,18 @@ def _fill(value: Any, raw: bytes) -> None:
     value.copy_(made.to(value.device))
 
 
-def _ask(header: Mapping[str, Any], buffers: Sequence[bytes], deadline_s: float) -> tuple[dict[str, Any], list[bytes]]:
-    worker = subprocess.Popen([sys.executable, "-m", "tilebench.kernel.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all three are pipes"
+def _ask(
+    header: Mapping[str, Any], buffers: Sequence[bytes], deadline_s: float
+) -> tuple[dict[str, Any], list[bytes]]:
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tilebench.kernel.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, (
+        "all three are pipes"
+    )
     try:
         try:
             write_frame(worker.stdin, header, buffers)
@@ -180,5 +200,3 @@ def _await(worker: subprocess.Popen[bytes], deadline_s: float) -> None:
         "TB621", f"the kernel did not finish within {deadline_s:g} s and its worker was ended", why="a loop without end, or a barrier that some threads never reach",
         fix="this process is unharmed; --target emu says which barrier waits",
     )  # fmt: skip
-
-

@@ -26,7 +26,9 @@ class TensorSupplyType(Enum):
     Auto = 7
 
 
-def supply(shape: tuple[int, ...], dtype: Any, device: str, kind: TensorSupplyType = TensorSupplyType.Auto) -> Any:
+def supply(
+    shape: tuple[int, ...], dtype: Any, device: str, kind: TensorSupplyType = TensorSupplyType.Auto
+) -> Any:
     """A fresh torch tensor filled as `kind` says."""
     import torch
 
@@ -66,9 +68,19 @@ class Profiler:
                 shape = param.value.static_shape
             except AssertionError:
                 raise LaunchError(
-                    "TB604", f"{param.name} has a dynamic shape", at=param.loc, fix="pass input_tensors=[...] of the sizes you want"
+                    "TB604",
+                    f"{param.name} has a dynamic shape",
+                    at=param.loc,
+                    fix="pass input_tensors=[...] of the sizes you want",
                 ) from None
-            made.append(supply(shape, torch_dtype(param.value.dtype.name), device_of(self.kernel.target), self.supply_type))
+            made.append(
+                supply(
+                    shape,
+                    torch_dtype(param.value.dtype.name),
+                    device_of(self.kernel.target),
+                    self.supply_type,
+                )
+            )
         return made
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
@@ -88,7 +100,9 @@ class Profiler:
         expected = reference_program(*[x.clone() for x in inputs])
         got = self.kernel(*inputs)
         if not self.kernel.out_idx:
-            got = [x for x, p in zip(inputs, self.kernel.params, strict=True) if p.role != "in"] or [inputs[-1]]
+            got = [x for x, p in zip(inputs, self.kernel.params, strict=True) if p.role != "in"] or [
+                inputs[-1]
+            ]
             expected = [inputs[-1]] if expected is None else expected
         for a, b in zip(_as_list(got), _as_list(expected), strict=True):
             _assert_close(a, b, atol, rtol, max_mismatched_ratio)
@@ -121,7 +135,9 @@ class Profiler:
         del dynamic_symbolic_constraints, ignored
         inputs = list(input_tensors) if input_tensors is not None else self.inputs()
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
-        times = measure(run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend)
+        times = measure(
+            run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend
+        )
         return times.summary(return_mode, quantiles)
 
 

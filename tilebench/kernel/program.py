@@ -17,21 +17,24 @@ from tilebench.kernel.target import device_of
 from tilebench.kernel.tune import TunedFunction
 
 
-def define(text: str, namespace: dict[str, Any] | None = None, name: str = "", cell: str = "") -> tuple[Any, Source]:
+def define(
+    text: str, namespace: dict[str, Any] | None = None, name: str = "", cell: str = ""
+) -> tuple[Any, Source]:
     """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and its Source.
 
     The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel. Names that
     the cell defines stay in `namespace`. Raises SyntaxTileError TB110 when there is no tile program.
     """
-    from tilebench.language.parse import parse_module
-
     import tilebench
     import tilebench.language as language
+    from tilebench.language.parse import parse_module
 
     scope = {} if namespace is None else namespace
     scope.setdefault("T", language)
     scope.setdefault("tilebench", tilebench)
-    source = Source(cell or f"<tile-cell-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}>", text)
+    source = Source(
+        cell or f"<tile-cell-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}>", text
+    )
     defined = parse_module(source, scope)
     programs = {k: p for k, v in defined.items() if (p := as_program(v)) is not None}
     if name in programs:
@@ -92,7 +95,9 @@ def prepare(
     return Prepared(kernel, tuple(full), made)
 
 
-def _jitted(program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any) -> tuple[Kernel, Any]:
+def _jitted(
+    program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any
+) -> tuple[Kernel, Any]:
     inner = program.function if isinstance(program, TunedFunction) else program
     if target not in (None, "auto"):
         inner.options["target"] = target
@@ -100,14 +105,18 @@ def _jitted(program: Any, values: Sequence[Any] | None, settings: Mapping[str, A
     named = {k: v for k, v in settings.items() if k in signature.parameters}
     if inner.is_lazy:
         missing = [
-            p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in named and p.kind is p.POSITIONAL_OR_KEYWORD
+            p.name
+            for p in signature.parameters.values()
+            if p.default is p.empty and p.name not in named and p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         if missing and not isinstance(program, TunedFunction):
             raise LaunchError(
                 "TB602",
                 f"{inner.__name__} needs a value for {', '.join(missing)}",
                 why="it is a factory: its parameters are known when the kernel is compiled",
-                fix="give them: --set " + " ".join(f"{m}=..." for m in missing) + ", or give the parameters defaults",
+                fix="give them: --set "
+                + " ".join(f"{m}=..." for m in missing)
+                + ", or give the parameters defaults",
             )
         return program.compile(**named), values
     if values is None:
@@ -142,12 +151,17 @@ def make_inputs(kernel: Kernel, seed: int) -> list[Any]:
         full: list[Any] = []
         for param in kernel.params:
             if not isinstance(param.value, Buffer):
-                raise LaunchError("TB602", f"no value for {param.name}", at=param.loc, fix="give all inputs with --args")
+                raise LaunchError(
+                    "TB602", f"no value for {param.name}", at=param.loc, fix="give all inputs with --args"
+                )
             try:
                 shape = param.value.static_shape
             except AssertionError:
                 raise LaunchError(
-                    "TB604", f"{param.name} has a dynamic shape, so no input can be made up", at=param.loc, fix="give the tensors with --args"
+                    "TB604",
+                    f"{param.name} has a dynamic shape, so no input can be made up",
+                    at=param.loc,
+                    fix="give the tensors with --args",
                 ) from None
             full.append(supply(shape, torch_dtype(param.value.dtype.name), device_of(kernel.target)))
         return full

@@ -11,9 +11,10 @@ import numpy as np
 
 from tilebench.errors import Loc, TileError
 from tilebench.ir.expr import int_value
-from tilebench.ir.text import print_kernel, print_program, print_stmt
-from tilebench.ir.tile import Buffer, Kernel as TileKernel, Parallel, Stmt, TileOp
 from tilebench.ir.rewrite import loads, walk
+from tilebench.ir.text import print_kernel, print_program, print_stmt
+from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
+from tilebench.ir.tile import Kernel as TileKernel
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.ops.base import Op
@@ -78,7 +79,9 @@ def buffer_info(buffer: Buffer, allocated: Allocated | None) -> BufferInfo:
     )  # fmt: skip
 
 
-def layout_info(name: str, layout: FragmentLayout | SharedLayout, bits: int, reason: str, line: int) -> LayoutInfo:
+def layout_info(
+    name: str, layout: FragmentLayout | SharedLayout, bits: int, reason: str, line: int
+) -> LayoutInfo:
     """A layout as the views want it: digits or strides where they describe it, else the table."""
     if isinstance(layout, FragmentLayout):
         digits = layout.is_digits
@@ -112,8 +115,13 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
     text = print_stmt(stmt).text.splitlines()[0]
     if isinstance(stmt, Parallel):
         reads = sorted({e.buffer.name for e in loads(stmt.body)})
-        writes = sorted({b.name for n in walk(stmt.body) if isinstance(b := getattr(n, "buffer", None), Buffer)} - set(reads))
-        return OpInfo(ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes))
+        writes = sorted(
+            {b.name for n in walk(stmt.body) if isinstance(b := getattr(n, "buffer", None), Buffer)}
+            - set(reads)
+        )
+        return OpInfo(
+            ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes)
+        )
     assert isinstance(stmt, Op), "tile ops derive from Op"
     cost = stmt.cost()
     instruction, reason, declined, grid = "", "", (), (1, 1)
@@ -140,14 +148,32 @@ def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
             printed = print_stmt(stage.body)
             return printed.text, printed.locs
         case Selected():
-            rows = [(f"{print_stmt(op).text.splitlines()[0]}  ->  {i.name}", op.loc) for op, i in stage.instructions.items()]
+            rows = [
+                (f"{print_stmt(op).text.splitlines()[0]}  ->  {i.name}", op.loc)
+                for op, i in stage.instructions.items()
+            ]
         case Partitioned():
-            rows = [(f"role {r.name}: threads {r.first_thread}..{r.first_thread + r.threads - 1}", None) for r in stage.roles]
-            rows += [(f"{print_stmt(op).text.splitlines()[0]}  ->  warps {g[0]} x {g[1]}", op.loc) for op, g in stage.warp_grids.items()]
+            rows = [
+                (f"role {r.name}: threads {r.first_thread}..{r.first_thread + r.threads - 1}", None)
+                for r in stage.roles
+            ]
+            rows += [
+                (f"{print_stmt(op).text.splitlines()[0]}  ->  warps {g[0]} x {g[1]}", op.loc)
+                for op, g in stage.warp_grids.items()
+            ]
         case Placed():
-            rows = [(f"{b.name}: {layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}", b.loc) for b, layout in stage.layouts.items()]
+            rows = [
+                (
+                    f"{b.name}: {layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}",
+                    b.loc,
+                )
+                for b, layout in stage.layouts.items()
+            ]
         case Allocated():
-            rows = [(f"{b.name}: bytes {s.offset}..{s.offset + s.size - 1}, live {s.first}..{s.last}", b.loc) for b, s in stage.slots.items()]
+            rows = [
+                (f"{b.name}: bytes {s.offset}..{s.offset + s.size - 1}, live {s.first}..{s.last}", b.loc)
+                for b, s in stage.slots.items()
+            ]
             rows.append((f"total {stage.shared_bytes} bytes", None))
         case _:
             printed = print_kernel(stage.kernel)
@@ -194,7 +220,9 @@ def make_report(
     resources = _resources(kernel, stages, arch)
     figures: dict[str, Figure] = dict(extra or {})
     check_us = sum(s.microseconds for s in compilation.snapshots)
-    figures["compile_ms"] = Figure((check_us + compilation.build_microseconds) / 1e3, "ms", "measured", "this machine")
+    figures["compile_ms"] = Figure(
+        (check_us + compilation.build_microseconds) / 1e3, "ms", "measured", "this machine"
+    )
     for name, ms in built.milliseconds.items():
         figures[f"{name}_ms"] = Figure(ms, "ms", "measured", "this machine")
     if run_ms is not None:
@@ -205,13 +233,23 @@ def make_report(
         figures["bytes"] = Figure(work.tensor_bytes, "B", "predicted", "each tensor once")
         roofline, timelines = _performance(kernel, work, stages, arch, resources, run_ms, ids, history)
         if roofline is not None:
-            figures["predicted_us"] = Figure(roofline.predicted_us, "us", "predicted", f"model of {roofline.device}")
+            figures["predicted_us"] = Figure(
+                roofline.predicted_us, "us", "predicted", f"model of {roofline.device}"
+            )
     if built.spill_bytes:
-        found.append(Finding("spill", "warning", f"{built.spill_bytes} bytes of registers spill to local memory", hint="use smaller tiles or more threads"))
+        found.append(
+            Finding(
+                "spill",
+                "warning",
+                f"{built.spill_bytes} bytes of registers spill to local memory",
+                hint="use smaller tiles or more threads",
+            )
+        )
     if stages is not None:
         lowered: Lowered = stages.stage(Lowered)
         found += [
-            Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s)) for r in lowered.conversions
+            Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s))
+            for r in lowered.conversions
         ]
     verdict, ok = _verdict(diffs)
     return Report(
@@ -234,7 +272,10 @@ def _verdict(diffs: Sequence[DiffInfo]) -> tuple[str, bool | None]:
     bad = [d for d in decided if d.verdict == "fail"]
     if bad:
         first = bad[0]
-        return f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from {first.against} ({first.how})", False
+        return (
+            f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from {first.against} ({first.how})",
+            False,
+        )
     against = " and ".join(dict.fromkeys(d.against for d in decided))
     return f"correct against {against}: {decided[0].how}", True
 
@@ -245,11 +286,25 @@ def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:
     infos: list[LayoutInfo] = []
     for buffer, layout in placed.layouts.items():
         reason = placed.reasons.get(buffer)
-        infos.append(layout_info(buffer.name, layout, buffer.dtype.bits, reason.text if reason else "", line_of(reason.at) if reason else 0))
+        infos.append(
+            layout_info(
+                buffer.name,
+                layout,
+                buffer.dtype.bits,
+                reason.text if reason else "",
+                line_of(reason.at) if reason else 0,
+            )
+        )
     for loop, layout in placed.loops.items():
         reason = placed.reasons.get(loop)
         infos.append(
-            layout_info(f"loop@{line_of(loop.loc)}", layout, 32, reason.text if reason else "", line_of(reason.at) if reason else 0)
+            layout_info(
+                f"loop@{line_of(loop.loc)}",
+                layout,
+                32,
+                reason.text if reason else "",
+                line_of(reason.at) if reason else 0,
+            )
         )
     return tuple(infos)
 
@@ -318,20 +373,34 @@ def _resources(kernel: Kernel, stages: Any, arch: str) -> Resources:
     shared = built.shared_bytes
     if stages is not None:
         shared = stages.stage(Allocated).shared_bytes
-    if stages is None or not kernel.target.is_gpu and built.registers is None:
+    if stages is None or (not kernel.target.is_gpu and built.registers is None):
         return Resources(None, None, shared, threads, grid)
     if built.registers is None:
         return Resources(None, None, shared, threads, grid)
     occupied = occupancy(arch, threads, built.registers, shared)
     figure = Figure(occupied.fraction, "of warps", "predicted", f"occupancy table of {arch}")
-    return Resources(built.registers, built.spill_bytes, shared, threads, grid, occupied.blocks, figure, occupied.limiter)
+    return Resources(
+        built.registers, built.spill_bytes, shared, threads, grid, occupied.blocks, figure, occupied.limiter
+    )
 
 
 def _performance(
-    kernel: Kernel, work: Work, stages: Any, arch: str, resources: Resources, run_ms: Figure | None, ids: dict[Stmt, str], history: Sequence[Any]
+    kernel: Kernel,
+    work: Work,
+    stages: Any,
+    arch: str,
+    resources: Resources,
+    run_ms: Figure | None,
+    ids: dict[Stmt, str],
+    history: Sequence[Any],
 ) -> tuple[Any, tuple[Any, ...]]:
-    runs_there = kernel.target.kind in ("cuda", "cpu")  # how long emulating or interpreting took says nothing of the device
-    measured = Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms and runs_there else None
+    runs_there = kernel.target.kind in (
+        "cuda",
+        "cpu",
+    )  # how long emulating or interpreting took says nothing of the device
+    measured = (
+        Figure(run_ms.value * 1e3, "us", run_ms.provenance, run_ms.device) if run_ms and runs_there else None
+    )
     timelines: tuple[Any, ...] = ()
     device = model.device_for(arch, device_label(kernel) if kernel.target.is_gpu else "")
     occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)

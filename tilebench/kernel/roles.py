@@ -39,7 +39,10 @@ def with_roles(kernel: Kernel) -> Kernel:
     params = tuple(
         p
         if not isinstance(p.value, Buffer)
-        else replace(p, role="inout" if p.value in written and p.value in read else "out" if p.value in written else "in")
+        else replace(
+            p,
+            role="inout" if p.value in written and p.value in read else "out" if p.value in written else "in",
+        )
         for p in kernel.params
     )
     return replace(kernel, params=params)

@@ -104,7 +104,13 @@ def _timing(kernel: Kernel, values: Sequence[Any], bench: int, wall_ms: float) -
 
 
 def _compare(
-    kernel: Kernel, before: Sequence[Any], after: Sequence[Any], ref: Callable[..., Any] | None, atol: float | None, rtol: float | None, seed: int
+    kernel: Kernel,
+    before: Sequence[Any],
+    after: Sequence[Any],
+    ref: Callable[..., Any] | None,
+    atol: float | None,
+    rtol: float | None,
+    seed: int,
 ) -> list[DiffInfo]:
     oracle = verify.oracle_references(kernel, before, seed)
     diffs: list[DiffInfo] = []
@@ -119,7 +125,9 @@ def _compare(
     return diffs
 
 
-def reference_values(kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], outputs: Sequence[str]) -> dict[str, Any]:
+def reference_values(
+    kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], outputs: Sequence[str]
+) -> dict[str, Any]:
     """The reference's outputs by name. It is called with the values of the parameters that the kernel reads."""
     inputs = [v for p, v in zip(kernel.params, before, strict=True) if p.role != "out"]
     try:
@@ -133,7 +141,10 @@ def reference_values(kernel: Kernel, before: Sequence[Any], ref: Callable[..., A
         ) from error
     values = list(made) if isinstance(made, list | tuple) else [made]
     if len(values) != len(outputs):
-        raise TileError("TB610", f"the reference returns {len(values)} values, the kernel writes {len(outputs)} ({', '.join(outputs)})")
+        raise TileError(
+            "TB610",
+            f"the reference returns {len(values)} values, the kernel writes {len(outputs)} ({', '.join(outputs)})",
+        )
     return dict(zip(outputs, values, strict=True))
 
 
@@ -141,7 +152,13 @@ def poison(kernel: Kernel, values: Sequence[Any]) -> None:
     """Fill the tensors that the kernel only writes with NaN (the lowest value for integers), so that gaps show."""
     for param, value in zip(kernel.params, values, strict=True):
         if param.role == "out" and isinstance(param.value, Buffer):
-            fill = float("nan") if param.value.dtype.is_float else 0 if param.value.dtype.kind == "bool" else int(param.value.dtype.min)
+            fill = (
+                float("nan")
+                if param.value.dtype.is_float
+                else 0
+                if param.value.dtype.kind == "bool"
+                else int(param.value.dtype.min)
+            )
             if isinstance(value, np.ndarray):
                 value.fill(fill)
             else:

@@ -108,7 +108,11 @@ class TunedFunction:
         if reference is None or self.options.get("skip_check"):
             return
         kernel.get_profiler().assert_allclose(
-            reference, inputs, atol=self.options["atol"], rtol=self.options["rtol"], max_mismatched_ratio=self.options["max_mismatched_ratio"]
+            reference,
+            inputs,
+            atol=self.options["atol"],
+            rtol=self.options["rtol"],
+            max_mismatched_ratio=self.options["max_mismatched_ratio"],
         )
 
 
@@ -134,7 +138,13 @@ def autotune(
     """
     del timeout
     for name in accepted:
-        if name not in ("manual_check_prog", "cache_input_tensors", "do_not_specialize", "early_stop", "early_stop_factor"):
+        if name not in (
+            "manual_check_prog",
+            "cache_input_tensors",
+            "do_not_specialize",
+            "early_stop",
+            "early_stop_factor",
+        ):
             raise TypeError(f"autotune has no option {name!r}")
         warnings.warn(f"autotune option {name} has no effect in tilebench", stacklevel=2)
     if configs is None:

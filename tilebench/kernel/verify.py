@@ -51,10 +51,14 @@ def host_values(value: Any, name: str) -> tuple[np.ndarray, DType]:
 
 def snapshot(values: Sequence[Any]) -> list[Any]:
     """Copies of the tensor arguments (inputs may be overwritten by the run)."""
-    return [v.clone() if hasattr(v, "clone") else v.copy() if isinstance(v, np.ndarray) else v for v in values]
+    return [
+        v.clone() if hasattr(v, "clone") else v.copy() if isinstance(v, np.ndarray) else v for v in values
+    ]
 
 
-def against_oracle(kernel: Kernel, before: Sequence[Any], after: Sequence[Any], seed: int = 0) -> list[DiffInfo]:
+def against_oracle(
+    kernel: Kernel, before: Sequence[Any], after: Sequence[Any], seed: int = 0
+) -> list[DiffInfo]:
     """Each written tensor compared with the oracle. before: all parameter values ahead of the run; after: behind it."""
     references = oracle_references(kernel, before, seed)
     infos: list[DiffInfo] = []
@@ -84,7 +88,9 @@ def oracle_references(kernel: Kernel, before: Sequence[Any], seed: int = 0) -> d
         results = evaluate(kernel.prim, call.arguments, call.symbols, call.grid, blocks)
     except OracleUnsupported:
         return {}
-    return {name: Reference("oracle", r.value, r.bound, r.covered, r.ambiguous) for name, r in results.items()}
+    return {
+        name: Reference("oracle", r.value, r.bound, r.covered, r.ambiguous) for name, r in results.items()
+    }
 
 
 def _host(value: Any) -> Any:
@@ -122,7 +128,9 @@ def against_reference(
         value = host_values(want, name)[0].astype(np.float64)
         if value.shape != got.shape:
             raise TileError(
-                "TB610", f"the reference for {name} has shape {value.shape}, the kernel's output {got.shape}", fix="make --ref return the same shape"
+                "TB610",
+                f"the reference for {name} has shape {value.shape}, the kernel's output {got.shape}",
+                fix="make --ref return the same shape",
             )
         known = oracle.get(name)
         bound = None
@@ -133,15 +141,36 @@ def against_reference(
             if known.covered is not None:
                 top = float(np.max(bound[known.covered], initial=0.0))
                 bound = np.where(known.covered, bound, top)
-        infos.append(compare(name, got, dtype, Reference("torch", value, bound, None, known.ambiguous if known else None), kernel=kernel, rule=_rule(atol, rtol)))
+        infos.append(
+            compare(
+                name,
+                got,
+                dtype,
+                Reference("torch", value, bound, None, known.ambiguous if known else None),
+                kernel=kernel,
+                rule=_rule(atol, rtol),
+            )
+        )
     return infos
 
 
 def _rule(atol: float | None, rtol: float | None) -> str:
-    return f"|difference| <= {atol or 0:g} + {rtol or 0:g} * |reference|" if atol is not None or rtol is not None else ""
+    return (
+        f"|difference| <= {atol or 0:g} + {rtol or 0:g} * |reference|"
+        if atol is not None or rtol is not None
+        else ""
+    )
 
 
-def compare(name: str, got: np.ndarray, dtype: DType, reference: Reference, *, kernel: Kernel | None = None, rule: str = "") -> DiffInfo:
+def compare(
+    name: str,
+    got: np.ndarray,
+    dtype: DType,
+    reference: Reference,
+    *,
+    kernel: Kernel | None = None,
+    rule: str = "",
+) -> DiffInfo:
     """One output against a reference. got in compute form."""
     want = reference.value
     covered = np.ones(got.shape, bool) if reference.covered is None else reference.covered
@@ -153,14 +182,20 @@ def compare(name: str, got: np.ndarray, dtype: DType, reference: Reference, *, k
         special = np.isnan(a) | np.isnan(b) | np.isinf(a) | np.isinf(b)
         agree = (np.isnan(a) & np.isnan(b)) | (a == b)
         error = np.where(special, np.where(agree, 0.0, np.inf), error)
-        bound = np.zeros_like(error) if reference.bound is None else np.broadcast_to(reference.bound, error.shape)
+        bound = (
+            np.zeros_like(error) if reference.bound is None else np.broadcast_to(reference.bound, error.shape)
+        )
         ratio = np.where(error == 0, 0.0, error / np.where(bound > 0, bound, np.finfo(float).tiny))
         relative = np.where(error == 0, 0.0, error / np.where(b == 0, np.inf, np.abs(b)))
     shown = np.where(checked, ratio, 0.0)
     wrong = (shown > 1.0) & checked
     count, total = int(checked.sum()), got.size
     exact = reference.bound is not None and not np.any(bound)
-    how = rule or ("equal bit for bit" if exact else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its own {dtype} arithmetic")
+    how = rule or (
+        "equal bit for bit"
+        if exact
+        else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its own {dtype} arithmetic"
+    )
     if reference.bound is None:
         verdict, how = "unchecked", "no error bound is known for this program"
     else:
@@ -192,7 +227,9 @@ def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     return folded.astype(np.float32), (rows, columns)
 
 
-def _worst(a: np.ndarray, b: np.ndarray, error: np.ndarray, ratio: np.ndarray, kernel: Kernel | None, name: str) -> tuple[WorstElement, ...]:
+def _worst(
+    a: np.ndarray, b: np.ndarray, error: np.ndarray, ratio: np.ndarray, kernel: Kernel | None, name: str
+) -> tuple[WorstElement, ...]:
     flat = ratio.ravel()
     top = np.argsort(-flat, kind="stable")[:10]
     line = _writer_line(kernel, name)
@@ -225,7 +262,9 @@ def _writer_line(kernel: Kernel | None, name: str) -> int:
     return line
 
 
-def _histograms(a: np.ndarray, b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DType) -> dict[str, Any]:
+def _histograms(
+    a: np.ndarray, b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DType
+) -> dict[str, Any]:
     finite = error[checked & np.isfinite(error)]
     if not finite.size:
         return {}
@@ -259,7 +298,9 @@ def _pattern(wrong: np.ndarray) -> str:
         return "only the last column: a tail that is cut off or an index that is off by one"
     full_rows, full_columns = matrix.all(axis=1), matrix.all(axis=0)
     if rows.any() and np.array_equal(rows, full_rows):
-        return f"whole rows ({int(rows.sum())} of {rows.size}): a row statistic (max, sum, scale) is wrong there"
+        return (
+            f"whole rows ({int(rows.sum())} of {rows.size}): a row statistic (max, sum, scale) is wrong there"
+        )
     if columns.any() and np.array_equal(columns, full_columns):
         return f"whole columns ({int(columns.sum())} of {columns.size}): a column tile is wrong or stale"
     where = np.argwhere(matrix)

@@ -19,7 +19,9 @@ def serve() -> int:
     try:
         ms, outputs = _run(request, buffers)
     except TileError as error:
-        write_frame(answers, {"error": {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix}})
+        write_frame(
+            answers, {"error": {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix}}
+        )
         return 1
     write_frame(answers, {"ms": ms}, outputs)
     return 0

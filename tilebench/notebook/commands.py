@@ -14,13 +14,23 @@ from tilebench.kernel.session import Result
 
 def run(command: str, words: list[str], results: dict[str, Result]) -> Any:
     """Carry out one command."""
-    table = {"list": _list, "show": _show, "diff": _diff, "doctor": _doctor, "export": _export, "clear": _clear, "config": _config}
+    table = {
+        "list": _list,
+        "show": _show,
+        "diff": _diff,
+        "doctor": _doctor,
+        "export": _export,
+        "clear": _clear,
+        "config": _config,
+    }
     return table[command](words, results)
 
 
 def _find(name: str, results: dict[str, Result]) -> Result:
     if name not in results:
-        raise UsageError(f"%tile: no kernel called {name!r}{nearest(name, results)}; there are {', '.join(results) or 'none yet'}")
+        raise UsageError(
+            f"%tile: no kernel called {name!r}{nearest(name, results)}; there are {', '.join(results) or 'none yet'}"
+        )
     return results[name]
 
 

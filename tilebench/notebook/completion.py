@@ -47,7 +47,10 @@ def install(shell: Any) -> None:
         if context.cursor_line == 0 and first.lstrip().startswith(("%%tile", "%tile")):
             found = candidates(line)
             if found is not None:
-                return {"completions": [SimpleCompletion(text=c, type="option") for c in found], "suppress": True}
+                return {
+                    "completions": [SimpleCompletion(text=c, type="option") for c in found],
+                    "suppress": True,
+                }
         return {"completions": [], "suppress": False}
 
     shell.tilebench_matcher = tile_matcher

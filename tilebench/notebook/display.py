@@ -51,10 +51,14 @@ def show(thing: Any, *views: str, static: bool | None = None, state: str = "") -
     for view in views:
         if view not in VIEWS:
             raise ValueError(f"no view called {view!r}{nearest(view, VIEWS)}; views are {', '.join(VIEWS)}")
-    return Board(report_of(thing), views, static=config.current().static if static is None else static, state=state)
+    return Board(
+        report_of(thing), views, static=config.current().static if static is None else static, state=state
+    )
 
 
-def show_result(result: Any, views: Sequence[str] | None, *, static: bool = False, previous: Any = None) -> None:
+def show_result(
+    result: Any, views: Sequence[str] | None, *, static: bool = False, previous: Any = None
+) -> None:
     """Display what a `%%tile` cell made."""
     from IPython.display import display
 

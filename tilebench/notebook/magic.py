@@ -6,7 +6,14 @@ import sys
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand, output_can_be_silenced
+from IPython.core.magic import (
+    Magics,
+    line_cell_magic,
+    magics_class,
+    needs_local_scope,
+    no_var_expand,
+    output_can_be_silenced,
+)
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from tilebench import config
@@ -14,7 +21,20 @@ from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileEr
 from tilebench.kernel.session import Result, run
 from tilebench.report import VIEWS
 
-SHOWN = ("layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "findings", "board", "none")
+SHOWN = (
+    "layout",
+    "smem",
+    "code",
+    "passes",
+    "warps",
+    "timeline",
+    "step",
+    "diff",
+    "roofline",
+    "findings",
+    "board",
+    "none",
+)
 LINE_COMMANDS = ("list", "show", "diff", "doctor", "export", "clear", "config")
 
 
@@ -30,19 +50,44 @@ class TileMagics(Magics):
     @no_var_expand
     @needs_local_scope
     @magic_arguments()
-    @argument("name", nargs="?", default="", help="the kernel to take when the cell defines several; default: the last")
+    @argument(
+        "name",
+        nargs="?",
+        default="",
+        help="the kernel to take when the cell defines several; default: the last",
+    )
     @argument("-t", "--target", default=None, help="auto, interp, emu[:sm_90a], cpu or cuda[:sm_90a]")
-    @argument("-a", "--args", default=None, metavar="EXPR", help="the inputs, as a Python expression: --args 'A, B'")
-    @argument("-r", "--ref", default=None, metavar="EXPR", help="a PyTorch function of the inputs to compare with")
-    @argument("-s", "--set", action="append", default=[], metavar="K=V", help="value of a tunable (repeatable)")
+    @argument(
+        "-a", "--args", default=None, metavar="EXPR", help="the inputs, as a Python expression: --args 'A, B'"
+    )
+    @argument(
+        "-r", "--ref", default=None, metavar="EXPR", help="a PyTorch function of the inputs to compare with"
+    )
+    @argument(
+        "-s", "--set", action="append", default=[], metavar="K=V", help="value of a tunable (repeatable)"
+    )
     @argument("--show", nargs="+", default=None, choices=SHOWN, help="views to show; default: all that apply")
     @argument("--bench", nargs="?", type=int, const=20, default=0, metavar="N", help="time N runs (20)")
     @argument("--as", dest="variable", default=None, metavar="VAR", help="bind the kernel to this name")
-    @argument("--atol", type=float, default=None, help="absolute tolerance against --ref, instead of the error bound")
-    @argument("--rtol", type=float, default=None, help="relative tolerance against --ref, instead of the error bound")
+    @argument(
+        "--atol",
+        type=float,
+        default=None,
+        help="absolute tolerance against --ref, instead of the error bound",
+    )
+    @argument(
+        "--rtol",
+        type=float,
+        default=None,
+        help="relative tolerance against --ref, instead of the error bound",
+    )
     @argument("--no-run", dest="launch", action="store_false", help="compile only")
     @argument("--no-check", dest="check", action="store_false", help="run without comparing")
-    @argument("--isolate", action="store_true", help="run in a worker process: a fault there leaves this kernel alive")
+    @argument(
+        "--isolate",
+        action="store_true",
+        help="run in a worker process: a fault there leaves this kernel alive",
+    )
     @argument("--static", action="store_true", help="still pictures only")
     @argument("--seed", type=int, default=0, help="seed of made-up inputs")
     @argument("-q", "--quiet", action="store_true", help="show nothing when all is well")
@@ -109,7 +154,9 @@ class TileMagics(Magics):
             return self.results[head].kernel
         if head not in LINE_COMMANDS:
             known = (*LINE_COMMANDS, *self.results)
-            raise UsageError(f"%tile: unknown command {head!r}{nearest(head, known)}; commands are {', '.join(LINE_COMMANDS)}")
+            raise UsageError(
+                f"%tile: unknown command {head!r}{nearest(head, known)}; commands are {', '.join(LINE_COMMANDS)}"
+            )
         return commands.run(head, rest, self.results)
 
     def _evaluate(self, option: str, text: str | None, scope: dict[str, Any]) -> Any:
@@ -123,11 +170,17 @@ class TileMagics(Magics):
             return eval(compile(text, f"<%%tile {option}>", "eval"), scope)
         except SyntaxError as error:
             raise SyntaxTileError(
-                "TB111", f"{option} {text!r} is not a Python expression ({error.msg})", fix=f"write {option} 'A, B' with names of this notebook"
+                "TB111",
+                f"{option} {text!r} is not a Python expression ({error.msg})",
+                fix=f"write {option} 'A, B' with names of this notebook",
             ) from None
         except Exception as error:
             known = nearest(getattr(error, "name", "") or "", scope) if isinstance(error, NameError) else ""
-            raise LaunchError("TB601", f"{option} {text!r} failed: {type(error).__name__}: {error}{known}", fix="run the cell that defines it first") from error
+            raise LaunchError(
+                "TB601",
+                f"{option} {text!r} failed: {type(error).__name__}: {error}{known}",
+                fix="run the cell that defines it first",
+            ) from error
 
     def _setting(self, item: str, scope: dict[str, Any]) -> tuple[str, Any]:
         key, equals, value = item.partition("=")

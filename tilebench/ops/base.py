@@ -250,12 +250,18 @@ def as_region(value: Any, what: str, extents: tuple[int, ...] | None = None, at:
         return value
     if isinstance(value, Buffer):
         if extents is not None and any(int_value(s) is None for s in value.shape):
-            return Region(value, tuple(const(0) for _ in value.shape), _aligned(len(value.shape), extents), loc=at)
+            return Region(
+                value, tuple(const(0) for _ in value.shape), _aligned(len(value.shape), extents), loc=at
+            )
         return whole(value)
     if isinstance(value, Load):
         rank = len(value.indices)
         sizes = _aligned(rank, extents) if extents is not None else (1,) * rank
-        dropped = frozenset(range(rank - len(extents))) if extents is not None and len(extents) < rank else frozenset[int]()
+        dropped = (
+            frozenset(range(rank - len(extents)))
+            if extents is not None and len(extents) < rank
+            else frozenset[int]()
+        )
         return Region(value.buffer, value.indices, sizes, dropped, loc=value.loc or at)
     raise TypeTileError(
         "TB210",

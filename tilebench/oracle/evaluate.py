@@ -13,8 +13,27 @@ from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Una
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import walk
 from tilebench.ir.tile import (
-    Assert, AtomicRMW, Bind, Break, Buffer, Continue, Evaluate, For, If, Kernel, Parallel, Pipelined, Print, Region, Seq, Stmt, Store,
-    SyncThreads, TileOp, Versioned, While,
+    Assert,
+    AtomicRMW,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Print,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    SyncThreads,
+    TileOp,
+    Versioned,
+    While,
 )  # fmt: skip
 from tilebench.oracle import tileops
 from tilebench.oracle.functions import intrinsic
@@ -107,7 +126,11 @@ class Machine:
                 self.base[param.value] = make(argument, param.value.dtype)
             else:
                 values = np.array(decode(argument.array, param.value.dtype))
-                values = values.astype(np.float64) if param.value.dtype.is_float else values.astype(bool if param.value.dtype.kind == "bool" else np.int64)
+                values = (
+                    values.astype(np.float64)
+                    if param.value.dtype.is_float
+                    else values.astype(bool if param.value.dtype.kind == "bool" else np.int64)
+                )
                 self.memory[param.value] = _memory(values)
 
     def block(self, index: tuple[int, ...]) -> None:
@@ -115,12 +138,18 @@ class Machine:
         for buffer in self.kernel.buffers:
             if buffer.scope != "global" and buffer.view_of is None:
                 shape = buffer.static_shape
-                fill = np.full(shape, np.nan) if buffer.dtype.is_float else np.zeros(shape, bool if buffer.dtype.kind == "bool" else np.int64)
+                fill = (
+                    np.full(shape, np.nan)
+                    if buffer.dtype.is_float
+                    else np.zeros(shape, bool if buffer.dtype.kind == "bool" else np.int64)
+                )
                 self.memory[buffer] = _memory(fill)
         for buffer in self.kernel.buffers:
             if buffer.view_of is not None:
                 self._view(buffer)
-        frame = Frame({**self.base, **{v: make(i, v.dtype) for v, i in zip(self.kernel.blocks, index, strict=True)}})
+        frame = Frame(
+            {**self.base, **{v: make(i, v.dtype) for v, i in zip(self.kernel.blocks, index, strict=True)}}
+        )
         self.run(self.kernel.body, frame)
 
     def _view(self, buffer: Buffer) -> None:
@@ -141,7 +170,11 @@ class Machine:
             if isinstance(param.value, Buffer) and param.value in self.written:
                 m = self.memory[param.value]
                 bound = m.bound
-                if m.atomic_count is not None and m.atomic_magnitude is not None and param.value.dtype.is_float:
+                if (
+                    m.atomic_count is not None
+                    and m.atomic_magnitude is not None
+                    and param.value.dtype.is_float
+                ):
                     u = param.value.dtype.unit_roundoff
                     exact = (m.atomic_magnitude <= 1 / u) & (bound == 0) & (m.value == np.rint(m.value))
                     bound = bound + np.where(exact, 0.0, 1.01 * u * m.atomic_count * m.atomic_magnitude)
@@ -183,7 +216,9 @@ class Machine:
             case Store():
                 self.store(s.buffer, tuple(self.value(i, f) for i in s.indices), self.value(s.value, f), f)
             case AtomicRMW():
-                self.atomic(s.op, s.buffer, tuple(self.value(i, f) for i in s.indices), self.value(s.value, f), f)
+                self.atomic(
+                    s.op, s.buffer, tuple(self.value(i, f) for i in s.indices), self.value(s.value, f), f
+                )
             case Versioned():
                 self.run(s.body, f)
             case Break():
@@ -198,12 +233,18 @@ class Machine:
     def _parallel(self, s: Parallel, f: Frame) -> None:
         rank = len(f.shape)
         shape = f.shape + s.extents
-        values = {v: _unsqueeze(x, len(s.extents)) if rank else x for v, x in f.values.items()} if rank else dict(f.values)
+        values = (
+            {v: _unsqueeze(x, len(s.extents)) if rank else x for v, x in f.values.items()}
+            if rank
+            else dict(f.values)
+        )
         for d, (var, extent) in enumerate(zip(s.vars, s.extents, strict=True)):
             axis = np.arange(extent).reshape((1,) * (rank + d) + (-1,) + (1,) * (len(s.extents) - d - 1))
             values[var] = make(axis, var.dtype)
         mask = None if f.mask is None else np.asarray(f.mask)[(...,) + (None,) * len(s.extents)]
-        private = {b: {k: _unsqueeze(v, len(s.extents)) for k, v in table.items()} for b, table in f.private.items()}
+        private = {
+            b: {k: _unsqueeze(v, len(s.extents)) for k, v in table.items()} for b, table in f.private.items()
+        }
         self.run(s.body, Frame(values, mask, shape, private))
 
     def _loop(self, s: For | Pipelined, f: Frame) -> None:
@@ -256,7 +297,11 @@ class Machine:
         match e:
             case Const():
                 exact = make(e.value, e.dtype)
-                return cast(Val(exact.value, 0.0, float64, False), e.dtype) if e.dtype.is_float and np.isfinite(e.value) else exact
+                return (
+                    cast(Val(exact.value, 0.0, float64, False), e.dtype)
+                    if e.dtype.is_float and np.isfinite(e.value)
+                    else exact
+                )
             case Var():
                 if e not in f.values:
                     raise OracleUnsupported(f"the variable {e.name}")
@@ -286,7 +331,9 @@ class Machine:
         if buffer.scope in ("var", "local") and f.shape and buffer in f.private:
             return self._private(buffer, indices, f)
         m = self.memory[buffer]
-        place = tuple(np.clip(np.asarray(i.value), 0, n - 1) for i, n in zip(indices, m.value.shape, strict=True))
+        place = tuple(
+            np.clip(np.asarray(i.value), 0, n - 1) for i, n in zip(indices, m.value.shape, strict=True)
+        )
         ambiguous: Any = False
         for i in indices:
             ambiguous = ambiguous | np.asarray(i.ambiguous)
@@ -333,16 +380,28 @@ class Machine:
             value = select(keep, value, old)
         table[flat] = value
 
-    def _targets(self, m: Memory, indices: tuple[Val, ...], value: Val, f: Frame) -> tuple[Any, tuple[Any, Any, Any]]:
+    def _targets(
+        self, m: Memory, indices: tuple[Val, ...], value: Val, f: Frame
+    ) -> tuple[Any, tuple[Any, Any, Any]]:
         """The places written, and value, bound and ambiguity there: only active iterations, everything broadcast."""
         if any(np.any(i.ambiguous) for i in indices):
             raise OracleUnsupported("a store whose place hangs on rounding")
         parts = [np.asarray(i.value) for i in indices]
-        shape = np.broadcast_shapes(f.shape, *(p.shape for p in parts), np.shape(value.value), np.shape(value.bound), np.shape(value.ambiguous))
+        shape = np.broadcast_shapes(
+            f.shape,
+            *(p.shape for p in parts),
+            np.shape(value.value),
+            np.shape(value.bound),
+            np.shape(value.ambiguous),
+        )
         if f.shape and shape != f.shape:
             raise OracleUnsupported("a value with more axes than its loop")
         place = tuple(np.broadcast_to(p, shape) for p in parts)
-        data = (np.broadcast_to(value.value, shape), np.broadcast_to(value.bound, shape), np.broadcast_to(value.ambiguous, shape))
+        data = (
+            np.broadcast_to(value.value, shape),
+            np.broadcast_to(value.bound, shape),
+            np.broadcast_to(value.ambiguous, shape),
+        )
         inside = np.ones(shape, bool)
         for p, n in zip(place, m.value.shape, strict=True):
             inside = inside & (p >= 0) & (p < n)
@@ -359,7 +418,10 @@ class Machine:
         place, (v, bound, ambiguous) = self._targets(m, indices, value, f)
         if op == "add":
             if m.atomic_count is None or m.atomic_magnitude is None:
-                m.atomic_count, m.atomic_magnitude = np.zeros(m.value.shape), np.abs(np.nan_to_num(m.value.astype(np.float64)))
+                m.atomic_count, m.atomic_magnitude = (
+                    np.zeros(m.value.shape),
+                    np.abs(np.nan_to_num(m.value.astype(np.float64))),
+                )
             np.add.at(m.value, place, v)
             np.add.at(m.bound, place, bound)
             np.add.at(m.atomic_count, place, 1)
@@ -367,7 +429,13 @@ class Machine:
             if not buffer.dtype.is_float:
                 m.value[...] = make(m.value, buffer.dtype).value
         else:
-            functions: dict[str, Any] = {"max": np.fmax, "min": np.fmin, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+            functions: dict[str, Any] = {
+                "max": np.fmax,
+                "min": np.fmin,
+                "and": np.bitwise_and,
+                "or": np.bitwise_or,
+                "xor": np.bitwise_xor,
+            }
             if op not in functions:
                 raise OracleUnsupported(f"atomic {op}")
             functions[op].at(m.value, place, v)
@@ -382,29 +450,47 @@ class Machine:
         """A region's numbers, shape region.shape; elements outside a global tensor are `outside`, exactly."""
         m = self.memory[region.buffer]
         starts = [self._int(o, f) for o in region.offsets]
-        place = np.ix_(*(np.clip(s + np.arange(n), 0, max(0, size - 1)) for s, n, size in zip(starts, region.extents, m.value.shape, strict=True)))
+        place = np.ix_(
+            *(
+                np.clip(s + np.arange(n), 0, max(0, size - 1))
+                for s, n, size in zip(starts, region.extents, m.value.shape, strict=True)
+            )
+        )
         inside = np.ones(region.extents, bool)
         for d, (s, n, size) in enumerate(zip(starts, region.extents, m.value.shape, strict=True)):
             axis = s + np.arange(n)
-            inside = inside & ((axis >= 0) & (axis < size)).reshape((1,) * d + (-1,) + (1,) * (len(starts) - d - 1))
+            inside = inside & ((axis >= 0) & (axis < size)).reshape(
+                (1,) * d + (-1,) + (1,) * (len(starts) - d - 1)
+            )
         if 0 in m.value.shape:
             value = np.full(region.extents, outside, m.value.dtype)
             bound, ambiguous = np.zeros(region.extents), np.zeros(region.extents, bool)
         else:
             value = np.where(inside, m.value[place], np.asarray(outside, m.value.dtype))
-            bound, ambiguous = np.where(inside, m.bound[place], 0.0), np.where(inside, m.ambiguous[place], False)
-        return Val(*(x.reshape(region.shape) for x in (value, bound)), region.dtype, ambiguous.reshape(region.shape))
+            bound, ambiguous = (
+                np.where(inside, m.bound[place], 0.0),
+                np.where(inside, m.ambiguous[place], False),
+            )
+        return Val(
+            *(x.reshape(region.shape) for x in (value, bound)), region.dtype, ambiguous.reshape(region.shape)
+        )
 
     def places(self, region: Region, f: Frame) -> tuple[Val, ...]:
         """Index arrays of a region, of shape region.extents."""
         starts = [self._int(o, f) for o in region.offsets]
-        axes = np.meshgrid(*(s + np.arange(n) for s, n in zip(starts, region.extents, strict=True)), indexing="ij")
+        axes = np.meshgrid(
+            *(s + np.arange(n) for s, n in zip(starts, region.extents, strict=True)), indexing="ij"
+        )
         return tuple(make(a, int64) for a in axes)
 
     def write(self, region: Region, value: Val, f: Frame) -> None:
         """Store numbers of shape region.shape (cast to its dtype) to a region; outside elements are skipped."""
         value = cast(value, region.dtype)
-        full = Val(*(np.broadcast_to(x, region.shape).reshape(region.extents) for x in (value.value, value.bound)), region.dtype, np.broadcast_to(value.ambiguous, region.shape).reshape(region.extents))
+        full = Val(
+            *(np.broadcast_to(x, region.shape).reshape(region.extents) for x in (value.value, value.bound)),
+            region.dtype,
+            np.broadcast_to(value.ambiguous, region.shape).reshape(region.extents),
+        )
         m = self.memory[region.buffer]
         place, (v, bound, ambiguous) = self._targets(m, self.places(region, f), full, Frame({}))
         m.value[place], m.bound[place], m.ambiguous[place], m.covered[place] = v, bound, ambiguous, True

@@ -44,7 +44,9 @@ def _spread(name: str, x: Any, e: Any, r: Any) -> Any:
         low, high = np.maximum(low, -1.0), np.minimum(high, 1.0)
     if name == "rcp":
         crossing = (low <= 0) & (high >= 0)
-        return np.where(crossing & (np.asarray(e) > 0), np.inf, np.maximum(np.abs(f(low) - r), np.abs(f(high) - r)))
+        return np.where(
+            crossing & (np.asarray(e) > 0), np.inf, np.maximum(np.abs(f(low) - r), np.abs(f(high) - r))
+        )
     top = np.cosh(np.abs(x) + e) - np.cosh(x) if name == "cosh" else 0.0
     return np.maximum(np.maximum(np.abs(f(low) - r), np.abs(f(high) - r)), top)
 
@@ -66,7 +68,11 @@ def intrinsic(name: str, args: list[Val], dtype: DType) -> Val:
             return Val(f(a.value), 0.0, dtype, ambiguous | (unsure & np.isfinite(a.value)))
         match name:
             case "abs":
-                return make(np.abs(a.value), dtype, a.bound, ambiguous) if not dtype.is_float else Val(np.abs(a.value), a.bound, dtype, ambiguous)
+                return (
+                    make(np.abs(a.value), dtype, a.bound, ambiguous)
+                    if not dtype.is_float
+                    else Val(np.abs(a.value), a.bound, dtype, ambiguous)
+                )
             case "isnan":
                 return Val(np.isnan(a.value), 0.0, dtype, ambiguous)
             case "isinf":
@@ -75,18 +81,43 @@ def intrinsic(name: str, args: list[Val], dtype: DType) -> Val:
                 return Val(np.isfinite(a.value), 0.0, dtype, ambiguous)
             case "fma":
                 b, c = args[1], args[2]
-                error = np.abs(a.value) * b.bound + np.abs(b.value) * a.bound + np.asarray(a.bound) * b.bound + c.bound
-                return rounded(a.value * b.value + c.value, np.nan_to_num(error, nan=0.0, posinf=np.inf), dtype, ambiguous)
+                error = (
+                    np.abs(a.value) * b.bound
+                    + np.abs(b.value) * a.bound
+                    + np.asarray(a.bound) * b.bound
+                    + c.bound
+                )
+                return rounded(
+                    a.value * b.value + c.value,
+                    np.nan_to_num(error, nan=0.0, posinf=np.inf),
+                    dtype,
+                    ambiguous,
+                )
             case "copysign":
-                return Val(np.copysign(a.value, args[1].value), a.bound, dtype, ambiguous | (np.abs(args[1].value) <= args[1].bound) & (np.asarray(args[1].bound) > 0))
+                return Val(
+                    np.copysign(a.value, args[1].value),
+                    a.bound,
+                    dtype,
+                    ambiguous | (np.abs(args[1].value) <= args[1].bound) & (np.asarray(args[1].bound) > 0),
+                )
             case "hypot":
                 r = np.hypot(a.value, args[1].value)
-                return rounded(r, a.bound + np.asarray(args[1].bound) + ULPS[name] * dtype.unit_roundoff * r, dtype, ambiguous)
+                return rounded(
+                    r,
+                    a.bound + np.asarray(args[1].bound) + ULPS[name] * dtype.unit_roundoff * r,
+                    dtype,
+                    ambiguous,
+                )
             case "atan2":
                 y, x = a, args[1]
                 size = np.maximum(np.hypot(y.value, x.value), 1e-300)
                 r = np.arctan2(y.value, x.value)
-                return rounded(r, (y.bound + np.asarray(x.bound)) / size * 2 + ULPS[name] * dtype.unit_roundoff * np.abs(r), dtype, ambiguous)
+                return rounded(
+                    r,
+                    (y.bound + np.asarray(x.bound)) / size * 2 + ULPS[name] * dtype.unit_roundoff * np.abs(r),
+                    dtype,
+                    ambiguous,
+                )
             case "fmod":
                 if not (a.exact and args[1].exact):
                     raise OracleUnsupported("fmod of inexact numbers")
@@ -102,7 +133,9 @@ def intrinsic(name: str, args: list[Val], dtype: DType) -> Val:
                 bits = np.asarray(a.value).astype(np.int64) & ((1 << min(a.dtype.bits, 63)) - 1)
                 return make(np.bitwise_count(bits), dtype, 0.0, ambiguous)
             case "clz":
-                bits = np.asarray(a.value).astype(np.int64) & ((1 << a.dtype.bits) - 1 if a.dtype.bits < 64 else -1)
+                bits = np.asarray(a.value).astype(np.int64) & (
+                    (1 << a.dtype.bits) - 1 if a.dtype.bits < 64 else -1
+                )
                 length = np.where(bits == 0, 0, np.floor(np.log2(np.maximum(bits, 1))).astype(np.int64) + 1)
                 return make(a.dtype.bits - length, dtype, 0.0, ambiguous)
             case "reinterpret":
@@ -125,9 +158,15 @@ def _elementary(name: str, a: Val, dtype: DType) -> Val:
         own = own + 2.0**-21.5  # __log2f: absolute near 1
     spread = np.where(e > 0, _spread(name, x, e, r), 0.0)
     exact = (e == 0) & (r == np.rint(r)) & (name in ("exp2", "sqrt")) & (np.abs(r) < 2**20) & (r != 0)
-    error = np.where(np.isfinite(r), np.nan_to_num(spread, nan=0.0, posinf=np.inf) + np.where(exact, 2 * u * np.abs(r), own), 0.0)
+    error = np.where(
+        np.isfinite(r),
+        np.nan_to_num(spread, nan=0.0, posinf=np.inf) + np.where(exact, 2 * u * np.abs(r), own),
+        0.0,
+    )
     zero = (r == 0) | ~np.isfinite(x) & np.isfinite(r)
-    error = np.where(zero & (e == 0), np.where(np.isfinite(x), FLUSH if name.startswith("exp") else 0.0, 0.0), error)
+    error = np.where(
+        zero & (e == 0), np.where(np.isfinite(x), FLUSH if name.startswith("exp") else 0.0, 0.0), error
+    )
     return rounded(r, error, dtype, a.ambiguous)
 
 

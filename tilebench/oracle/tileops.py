@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilebench.ir.dtype import DType, float32, float64
-from tilebench.oracle.value import OracleUnsupported, Val, cast, gamma, integers_exact, make, rounded, whole, wrap
+from tilebench.oracle.value import (
+    OracleUnsupported,
+    Val,
+    cast,
+    gamma,
+    integers_exact,
+    make,
+    rounded,
+    whole,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from tilebench.oracle.evaluate import Frame, Machine
@@ -32,13 +42,24 @@ def run(op: Any, machine: Machine, f: Frame) -> None:
 
 def _copy(op: Any, machine: Machine, f: Frame) -> None:
     outside = getattr(op, "outside", None)
-    fill = 0.0 if outside is None else float(np.asarray(machine.value(outside, f).value)) if hasattr(outside, "dtype") else float(outside)
+    fill = (
+        0.0
+        if outside is None
+        else float(np.asarray(machine.value(outside, f).value))
+        if hasattr(outside, "dtype")
+        else float(outside)
+    )
     value = machine.read(op.source, f, fill)
     machine.write(op.destination, _reshaped(value, op.destination.shape), f)
 
 
 def _reshaped(v: Val, shape: tuple[int, ...]) -> Val:
-    return Val(v.value.reshape(shape), np.broadcast_to(v.bound, v.value.shape).reshape(shape), v.dtype, np.broadcast_to(v.ambiguous, v.value.shape).reshape(shape))
+    return Val(
+        v.value.reshape(shape),
+        np.broadcast_to(v.bound, v.value.shape).reshape(shape),
+        v.dtype,
+        np.broadcast_to(v.ambiguous, v.value.shape).reshape(shape),
+    )
 
 
 def _fill(op: Any, machine: Machine, f: Frame) -> None:
@@ -47,7 +68,9 @@ def _fill(op: Any, machine: Machine, f: Frame) -> None:
 
 def _transpose(op: Any, machine: Machine, f: Frame) -> None:
     v = machine.read(op.source, f)
-    turned = Val(np.swapaxes(v.value, -1, -2), np.swapaxes(v.bound, -1, -2), v.dtype, np.swapaxes(v.ambiguous, -1, -2))
+    turned = Val(
+        np.swapaxes(v.value, -1, -2), np.swapaxes(v.bound, -1, -2), v.dtype, np.swapaxes(v.ambiguous, -1, -2)
+    )
     machine.write(op.destination, _reshaped(turned, op.destination.shape), f)
 
 
@@ -65,14 +88,23 @@ def _gemm(op: Any, machine: Machine, f: Frame) -> None:
     old = machine.read(op.c, f)
     dtype: DType = op.c.dtype
     shape = old.value.shape
-    c = Val(np.zeros(shape[-2:]), np.zeros(shape[-2:]), dtype, np.zeros(shape[-2:], bool)) if op.clear_accum else _matrix(old, False)
+    c = (
+        Val(np.zeros(shape[-2:]), np.zeros(shape[-2:]), dtype, np.zeros(shape[-2:], bool))
+        if op.clear_accum
+        else _matrix(old, False)
+    )
     ambiguous = np.asarray(c.ambiguous) | a.ambiguous.any(axis=1)[:, None] | b.ambiguous.any(axis=0)[None, :]
     if not dtype.is_float:
         total = a.value.astype(np.int64) @ b.value.astype(np.int64) + c.value.astype(np.int64)
-        machine.write(op.c, _reshaped(make(wrap(total, dtype), dtype, np.zeros(total.shape), ambiguous), shape), f)
+        machine.write(
+            op.c, _reshaped(make(wrap(total, dtype), dtype, np.zeros(total.shape), ambiguous), shape), f
+        )
         return
     if a.dtype.name == "tfloat32" or b.dtype.name == "tfloat32":
-        a, b = cast(Val(a.value, a.bound, float64, a.ambiguous), a.dtype), cast(Val(b.value, b.bound, float64, b.ambiguous), b.dtype)
+        a, b = (
+            cast(Val(a.value, a.bound, float64, a.ambiguous), a.dtype),
+            cast(Val(b.value, b.bound, float64, b.ambiguous), b.dtype),
+        )
     with np.errstate(all="ignore"):
         total = a.value @ b.value + c.value
         magnitude = np.abs(a.value) @ np.abs(b.value) + np.abs(c.value)
@@ -80,14 +112,25 @@ def _gemm(op: Any, machine: Machine, f: Frame) -> None:
         if np.any(a.bound) or np.any(b.bound):
             error = error + np.abs(a.value) @ b.bound + a.bound @ np.abs(b.value) + a.bound @ b.bound
     depth = a.value.shape[1]
-    u = max(dtype.unit_roundoff, TENSOR_CORE_U if dtype == "float32" and a.dtype.bits <= 19 or a.dtype.name == "tfloat32" else 0.0)
+    u = max(
+        dtype.unit_roundoff,
+        TENSOR_CORE_U if (dtype == "float32" and a.dtype.bits <= 19) or a.dtype.name == "tfloat32" else 0.0,
+    )
     u = max(u, ACCUMULATION.get(a.dtype.name, 0.0))
     exact = whole(a.value) and whole(b.value) and whole(c.value) and not np.any(error)
     limit = np.minimum(magnitude, np.inf)
-    is_exact = integers_exact(limit, dtype) & (ACCUMULATION.get(a.dtype.name) is None or limit <= 2.0**13) if exact else np.zeros(total.shape, bool)
+    is_exact = (
+        integers_exact(limit, dtype) & (ACCUMULATION.get(a.dtype.name) is None or limit <= 2.0**13)
+        if exact
+        else np.zeros(total.shape, bool)
+    )
     product_u = dtype.unit_roundoff if a.dtype.bits >= 32 and a.dtype.name != "tfloat32" else 0.0
     charge = np.where(is_exact, 0.0, (gamma(depth + 1, u) + product_u) * (magnitude + error))
-    machine.write(op.c, _reshaped(Val(total, np.nan_to_num(error + charge, nan=0.0, posinf=np.inf), dtype, ambiguous), shape), f)
+    machine.write(
+        op.c,
+        _reshaped(Val(total, np.nan_to_num(error + charge, nan=0.0, posinf=np.inf), dtype, ambiguous), shape),
+        f,
+    )
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -107,8 +150,14 @@ def _reduce(op: Any, machine: Machine, f: Frame) -> None:
         sure = np.any(decisive & ~np.asarray(condition.ambiguous), axis=axis)
         unsure = np.any(np.broadcast_to(condition.ambiguous, condition.value.shape), axis=axis) & ~sure
         if old is not None:
-            value = value | old.value.reshape(value.shape) if kind == "any" else value & old.value.reshape(value.shape)
-        machine.write(op.destination, Val(value.reshape(shape), 0.0, op.destination.dtype, unsure.reshape(shape)), f)
+            value = (
+                value | old.value.reshape(value.shape)
+                if kind == "any"
+                else value & old.value.reshape(value.shape)
+            )
+        machine.write(
+            op.destination, Val(value.reshape(shape), 0.0, op.destination.dtype, unsure.reshape(shape)), f
+        )
         return
     dtype = _accumulator(op.destination.dtype)
     v = cast(v, dtype)
@@ -121,16 +170,34 @@ def _reduce(op: Any, machine: Machine, f: Frame) -> None:
     r = Val(result[0], result[1], dtype, ambiguous)
     if old is not None:
         r = _merge(kind, r, cast(_reshaped(old, r.value.shape), dtype), dtype, op.nan_propagate)
-    machine.write(op.destination, _reshaped(Val(r.value, np.broadcast_to(r.bound, r.value.shape), dtype, np.broadcast_to(r.ambiguous, r.value.shape)), shape), f)
+    machine.write(
+        op.destination,
+        _reshaped(
+            Val(
+                r.value,
+                np.broadcast_to(r.bound, r.value.shape),
+                dtype,
+                np.broadcast_to(r.ambiguous, r.value.shape),
+            ),
+            shape,
+        ),
+        f,
+    )
 
 
-def _fold(kind: str, value: np.ndarray, bound: np.ndarray, axis: int, dtype: DType, nan: bool) -> tuple[Any, Any]:
+def _fold(
+    kind: str, value: np.ndarray, bound: np.ndarray, axis: int, dtype: DType, nan: bool
+) -> tuple[Any, Any]:
     if kind in ("sum", "abssum"):
         total = value.sum(axis=axis)
         if not dtype.is_float:
             return wrap(total, dtype), np.zeros(total.shape)
         return total, _sum_bound(value, bound, axis, dtype)
-    zero = np.zeros(np.delete(np.array(value.shape), axis)) if not dtype.is_float else bound.max(axis=axis, initial=0.0)
+    zero = (
+        np.zeros(np.delete(np.array(value.shape), axis))
+        if not dtype.is_float
+        else bound.max(axis=axis, initial=0.0)
+    )
     match kind:
         case "max" | "absmax":
             folded = (np.maximum if nan else np.fmax).reduce(value, axis=axis)
@@ -154,9 +221,17 @@ def _fold(kind: str, value: np.ndarray, bound: np.ndarray, axis: int, dtype: DTy
 def _sum_bound(value: np.ndarray, bound: np.ndarray, axis: int, dtype: DType) -> np.ndarray:
     magnitude = np.abs(value).sum(axis=axis)
     carried = bound.sum(axis=axis)
-    exact = integers_exact(magnitude, dtype) if whole(value) and not np.any(bound) else np.zeros(magnitude.shape, bool)
+    exact = (
+        integers_exact(magnitude, dtype)
+        if whole(value) and not np.any(bound)
+        else np.zeros(magnitude.shape, bool)
+    )
     count = value.shape[axis]
-    return np.nan_to_num(carried + np.where(exact, 0.0, gamma(max(count - 1, 0), dtype.unit_roundoff) * (magnitude + carried)), nan=0.0, posinf=np.inf)
+    return np.nan_to_num(
+        carried + np.where(exact, 0.0, gamma(max(count - 1, 0), dtype.unit_roundoff) * (magnitude + carried)),
+        nan=0.0,
+        posinf=np.inf,
+    )
 
 
 def _merge(kind: str, a: Val, b: Val, dtype: DType, nan: bool) -> Val:
@@ -192,9 +267,15 @@ def _scan(op: Any, machine: Machine, f: Frame) -> None:
         error: Any = np.zeros(total.shape)
         if dtype.is_float:
             magnitude, carried = np.cumsum(np.abs(value), axis=axis), np.cumsum(bound, axis=axis)
-            exact = integers_exact(magnitude, dtype) if whole(value) and not np.any(bound) else np.zeros(total.shape, bool)
+            exact = (
+                integers_exact(magnitude, dtype)
+                if whole(value) and not np.any(bound)
+                else np.zeros(total.shape, bool)
+            )
             n = value.shape[axis]
-            error = carried + np.where(exact, 0.0, gamma(max(n - 1, 0), dtype.unit_roundoff) * (magnitude + carried))
+            error = carried + np.where(
+                exact, 0.0, gamma(max(n - 1, 0), dtype.unit_roundoff) * (magnitude + carried)
+            )
         else:
             total = wrap(total, dtype)
     else:
@@ -210,7 +291,17 @@ def _atomic(op: Any, machine: Machine, f: Frame) -> None:
     from tilebench.ir.expr import Expr
 
     value = machine.value(op.value, f) if isinstance(op.value, Expr) else machine.read(op.value, f)
-    full = _reshaped(Val(np.broadcast_to(value.value, op.destination.shape if isinstance(op.value, Expr) else value.value.shape), value.bound, value.dtype, value.ambiguous), op.destination.extents)
+    full = _reshaped(
+        Val(
+            np.broadcast_to(
+                value.value, op.destination.shape if isinstance(op.value, Expr) else value.value.shape
+            ),
+            value.bound,
+            value.dtype,
+            value.ambiguous,
+        ),
+        op.destination.extents,
+    )
     machine.atomic(op.op, op.destination.buffer, machine.places(op.destination, f), full, _uniform(f))
 
 

@@ -59,13 +59,26 @@ def rounded(value: np.ndarray, bound: Any, dtype: DType, ambiguous: Any = False)
     with np.errstate(all="ignore"):
         nearest = round_to(value, dtype).astype(np.float64) if dtype.name != "float64" else value
         is_exact = (nearest == value) | np.isnan(value)
-        charge = np.where(is_exact & (np.asarray(bound) == 0), 0.0, dtype.unit_roundoff * np.abs(value) + TINY[dtype.name])
+        charge = np.where(
+            is_exact & (np.asarray(bound) == 0), 0.0, dtype.unit_roundoff * np.abs(value) + TINY[dtype.name]
+        )
         overflow = np.isinf(nearest) & np.isfinite(value)
         # charged on |value| + bound: the true result may be larger than ours
-        total = np.where(np.isfinite(value), bound + charge * (1 + dtype.unit_roundoff) + dtype.unit_roundoff * np.asarray(bound), 0.0)
+        total = np.where(
+            np.isfinite(value),
+            bound + charge * (1 + dtype.unit_roundoff) + dtype.unit_roundoff * np.asarray(bound),
+            0.0,
+        )
         near_top = np.abs(value) + total > dtype.max
-        unsure = near_top & np.isfinite(value) & (np.abs(value) - total < dtype.max * (1 + dtype.unit_roundoff))
-    return Val(np.where(overflow, nearest, value), total, dtype, ambiguous | (unsure & ~overflow & (np.abs(value) > dtype.max)))
+        unsure = (
+            near_top & np.isfinite(value) & (np.abs(value) - total < dtype.max * (1 + dtype.unit_roundoff))
+        )
+    return Val(
+        np.where(overflow, nearest, value),
+        total,
+        dtype,
+        ambiguous | (unsure & ~overflow & (np.abs(value) > dtype.max)),
+    )
 
 
 def gamma(n: float, u: float) -> float:
@@ -96,13 +109,26 @@ def cast(a: Val, dtype: DType) -> Val:
         if saturating:
             value = np.clip(value, dtype.min, dtype.max)
         widening = a.dtype.is_float and dtype.bits >= 32 and a.dtype.bits <= 32 and dtype.name != "tfloat32"
-        return Val(value, a.bound, dtype, a.ambiguous) if widening else rounded(value, a.bound, dtype, a.ambiguous)
+        return (
+            Val(value, a.bound, dtype, a.ambiguous)
+            if widening
+            else rounded(value, a.bound, dtype, a.ambiguous)
+        )
     if a.dtype.is_float:
         low, high = np.trunc(a.value - a.bound), np.trunc(a.value + a.bound)
         with np.errstate(all="ignore"):
-            clamped = np.clip(np.nan_to_num(np.trunc(a.value), nan=0.0, posinf=float(dtype.max), neginf=float(dtype.min)), float(dtype.min), float(dtype.max))
+            clamped = np.clip(
+                np.nan_to_num(np.trunc(a.value), nan=0.0, posinf=float(dtype.max), neginf=float(dtype.min)),
+                float(dtype.min),
+                float(dtype.max),
+            )
         top = np.iinfo(np.int64).max
-        return make(np.where(clamped >= float(top), top, clamped).astype(np.int64), dtype, 0.0, a.ambiguous | (low != high))
+        return make(
+            np.where(clamped >= float(top), top, clamped).astype(np.int64),
+            dtype,
+            0.0,
+            a.ambiguous | (low != high),
+        )
     return make(a.value, dtype, 0.0, a.ambiguous)
 
 
@@ -127,7 +153,9 @@ def binary(op: str, a: Val, b: Val, dtype: DType) -> Val:
             case "sub":
                 return rounded(x - y, ex + np.asarray(ey), dtype, both)
             case "mul":
-                return rounded(x * y, _finite(np.abs(x) * ey + np.abs(y) * ex + np.asarray(ex) * ey), dtype, both)
+                return rounded(
+                    x * y, _finite(np.abs(x) * ey + np.abs(y) * ex + np.asarray(ex) * ey), dtype, both
+                )
             case "div":
                 r = x / y
                 room = np.abs(y) - ey
@@ -135,7 +163,9 @@ def binary(op: str, a: Val, b: Val, dtype: DType) -> Val:
                 exact = (np.asarray(ex) == 0) & (np.asarray(ey) == 0)
                 result = rounded(r, np.where(exact, 0.0, error), dtype, both)
                 # targets may divide with 2 ulp (fast division): charged unless the quotient is exact
-                slack = np.where(exact & (np.asarray(result.bound) == 0), 0.0, 2 * dtype.unit_roundoff * np.abs(r))
+                slack = np.where(
+                    exact & (np.asarray(result.bound) == 0), 0.0, 2 * dtype.unit_roundoff * np.abs(r)
+                )
                 return Val(result.value, _finite(result.bound + slack), dtype, result.ambiguous)
             case "min":
                 return Val(np.fmin(x, y), np.maximum(ex, ey), dtype, both)
@@ -143,13 +173,40 @@ def binary(op: str, a: Val, b: Val, dtype: DType) -> Val:
                 return Val(np.fmax(x, y), np.maximum(ex, ey), dtype, both)
             case "floordiv" | "floormod" | "truncdiv" | "truncmod":
                 q = np.floor(x / y) if op.startswith("floor") else np.trunc(x / y)
-                unsure = both | ((np.asarray(ex) + ey > 0) & (np.abs(x / y - np.rint(x / y)) * np.abs(y) <= ex + np.abs(q) * ey + dtype.unit_roundoff * np.abs(x)))
+                unsure = both | (
+                    (np.asarray(ex) + ey > 0)
+                    & (
+                        np.abs(x / y - np.rint(x / y)) * np.abs(y)
+                        <= ex + np.abs(q) * ey + dtype.unit_roundoff * np.abs(x)
+                    )
+                )
                 value = q if op.endswith("div") else x - q * y
                 return rounded(value, 0.0 if op.endswith("div") else ex + np.abs(q) * ey, dtype, unsure)
             case "pow":
                 r = np.power(x, y)
-                error = np.abs(r) * (np.expm1(np.abs(y) * ex / np.maximum(np.abs(x) - ex, 1e-300) + np.abs(np.log(np.abs(x) + 1e-300)) * ey) + 16 * dtype.unit_roundoff)
-                return rounded(r, _finite(np.where(r == np.rint(r), np.where((np.asarray(ex) == 0) & (np.asarray(ey) == 0), 4 * dtype.unit_roundoff * np.abs(r), error), error)), dtype, both)
+                error = np.abs(r) * (
+                    np.expm1(
+                        np.abs(y) * ex / np.maximum(np.abs(x) - ex, 1e-300)
+                        + np.abs(np.log(np.abs(x) + 1e-300)) * ey
+                    )
+                    + 16 * dtype.unit_roundoff
+                )
+                return rounded(
+                    r,
+                    _finite(
+                        np.where(
+                            r == np.rint(r),
+                            np.where(
+                                (np.asarray(ex) == 0) & (np.asarray(ey) == 0),
+                                4 * dtype.unit_roundoff * np.abs(r),
+                                error,
+                            ),
+                            error,
+                        )
+                    ),
+                    dtype,
+                    both,
+                )
             case _:
                 raise OracleUnsupported(f"operator {op} on {a.dtype}")
 
@@ -159,7 +216,14 @@ def _finite(error: Any) -> Any:
 
 
 def _compare(op: str, a: Val, b: Val, dtype: DType) -> Val:
-    functions = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    functions = {
+        "eq": np.equal,
+        "ne": np.not_equal,
+        "lt": np.less,
+        "le": np.less_equal,
+        "gt": np.greater,
+        "ge": np.greater_equal,
+    }
     value = functions[op](a.value, b.value)
     ambiguous = a.ambiguous | np.asarray(b.ambiguous)
     if a.dtype.is_float:
@@ -217,7 +281,10 @@ def select(condition: Val, then: Val, orelse: Val) -> Val:
     if np.any(unsure):
         if then.dtype.is_float:
             with np.errstate(all="ignore"):
-                other, other_bound = np.where(c, orelse.value, then.value), np.where(c, orelse.bound, then.bound)
+                other, other_bound = (
+                    np.where(c, orelse.value, then.value),
+                    np.where(c, orelse.bound, then.bound),
+                )
                 apart = np.where(other == value, 0.0, np.abs(other - value))
             both = apart + other_bound
             finite = np.isfinite(both)

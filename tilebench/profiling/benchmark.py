@@ -52,7 +52,12 @@ def measure(
     if backend not in ("event", "cupti", "cudagraph"):
         raise ValueError(f"backend must be 'event', 'cupti' or 'cudagraph', got {backend!r}")
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and hasattr(torch.cuda, "_lazy_init") and _real_gpu(torch):
+    if (
+        torch is not None
+        and torch.cuda.is_available()
+        and hasattr(torch.cuda, "_lazy_init")
+        and _real_gpu(torch)
+    ):
         return _measure_gpu(run, torch, warmup_ms, rep_ms, warmup_count, repeat_count, flush_l2)
     return _measure_host(run, warmup_ms, rep_ms, warmup_count, repeat_count)
 
@@ -61,7 +66,9 @@ def _real_gpu(torch: Any) -> bool:
     return bool(torch.version.cuda) and torch.backends.cuda.is_built()
 
 
-def _measure_host(run: Callable[[], Any], warmup_ms: float, rep_ms: float, warmup_count: int, repeat_count: int) -> Times:
+def _measure_host(
+    run: Callable[[], Any], warmup_ms: float, rep_ms: float, warmup_count: int, repeat_count: int
+) -> Times:
     start = time.perf_counter()
     run()
     once = max((time.perf_counter() - start) * 1e3, 1e-4)
@@ -76,7 +83,13 @@ def _measure_host(run: Callable[[], Any], warmup_ms: float, rep_ms: float, warmu
 
 
 def _measure_gpu(
-    run: Callable[[], Any], torch: Any, warmup_ms: float, rep_ms: float, warmup_count: int, repeat_count: int, flush_l2: bool
+    run: Callable[[], Any],
+    torch: Any,
+    warmup_ms: float,
+    rep_ms: float,
+    warmup_count: int,
+    repeat_count: int,
+    flush_l2: bool,
 ) -> Times:
     run()
     torch.cuda.synchronize()
@@ -91,7 +104,9 @@ def _measure_gpu(
     for _ in range(warmup_count or max(1, int(warmup_ms / once))):
         run()
     count = repeat_count or max(3, min(1000, int(rep_ms / once)))
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
+    events = [
+        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)
+    ]
     for first, last in events:
         if cache is not None:
             cache.zero_()

@@ -53,7 +53,8 @@ def predict(work: Work, device: Device, occupancy: Occupancy) -> Prediction:
     busy_sms = min(1.0, work.blocks / device.sm_count) if work.blocks else 1.0
     share = MMA_SYNC_SHARE if device.arch == "sm_90a" else 0.9
     tensor = sum(
-        flops / (max(device.tensor_tflops(dtype), device.f32_tflops if dtype == "float32" else 1e-9) * share * 1e6)
+        flops
+        / (max(device.tensor_tflops(dtype), device.f32_tflops if dtype == "float32" else 1e-9) * share * 1e6)
         for dtype, flops in work.tensor_flops.items()
     )
     rest = work.flops - sum(work.tensor_flops.values())
@@ -74,18 +75,36 @@ def predict(work: Work, device: Device, occupancy: Occupancy) -> Prediction:
     return Prediction(LAUNCH_US + longest + second / 3, parts, slowest)
 
 
-def gpu_roofline(work: Work, device: Device, prediction: Prediction, measured: Figure | None, label: str) -> RooflineInfo:
+def gpu_roofline(
+    work: Work, device: Device, prediction: Prediction, measured: Figure | None, label: str
+) -> RooflineInfo:
     """The roofline of a device's data sheet with this kernel on it."""
-    roofs = [Roof(f"memory {device.memory_gb_s:g} GB/s", "bandwidth", device.memory_gb_s * 1e9, f"data sheet of {device.name}")]
-    for name, rate in (("f16 tensor", device.f16_tflops), ("tf32 tensor", device.tf32_tflops), ("f8 tensor", device.f8_tflops), ("FP32", device.f32_tflops)):
+    roofs = [
+        Roof(
+            f"memory {device.memory_gb_s:g} GB/s",
+            "bandwidth",
+            device.memory_gb_s * 1e9,
+            f"data sheet of {device.name}",
+        )
+    ]
+    for name, rate in (
+        ("f16 tensor", device.f16_tflops),
+        ("tf32 tensor", device.tf32_tflops),
+        ("f8 tensor", device.f8_tflops),
+        ("FP32", device.f32_tflops),
+    ):
         if rate:
-            roofs.append(Roof(f"{name} {rate:g} TFLOP/s", "compute", rate * 1e12, f"data sheet of {device.name}"))
+            roofs.append(
+                Roof(f"{name} {rate:g} TFLOP/s", "compute", rate * 1e12, f"data sheet of {device.name}")
+            )
     time = measured or Figure(prediction.total_us, "us", "predicted", f"model of {device.name}")
     point = RooflinePoint(label, work.flops, work.tensor_bytes, time)
     return RooflineInfo(device.name, tuple(roofs), (point,), prediction.total_us, prediction.limiter)
 
 
-def cpu_roofline(work: Work, name: str, gflops: float, gb_s: float, measured: Figure | None, label: str) -> RooflineInfo:
+def cpu_roofline(
+    work: Work, name: str, gflops: float, gb_s: float, measured: Figure | None, label: str
+) -> RooflineInfo:
     """The roofline of this machine's CPU; its peaks are measured once a machine (profiling/cpu_peaks.py)."""
     roofs = (
         Roof(f"memory {gb_s:.0f} GB/s", "bandwidth", gb_s * 1e9, "measured on this machine"),
@@ -94,4 +113,6 @@ def cpu_roofline(work: Work, name: str, gflops: float, gb_s: float, measured: Fi
     predicted = max(work.flops / (gflops * 1e3), work.tensor_bytes / (gb_s * 1e3))
     limiter = "FP32 units" if work.flops / gflops > work.tensor_bytes / gb_s else "memory"
     time = measured or Figure(predicted, "us", "predicted", f"model of {name}")
-    return RooflineInfo(name, roofs, (RooflinePoint(label, work.flops, work.tensor_bytes, time),), predicted, limiter)
+    return RooflineInfo(
+        name, roofs, (RooflinePoint(label, work.flops, work.tensor_bytes, time),), predicted, limiter
+    )

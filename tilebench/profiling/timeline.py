@@ -25,7 +25,9 @@ def _microseconds(op: ScheduledOp, device: Device, blocks_per_sm: int) -> float:
     return share * max(cost.flops / (device.f32_tflops * 0.5 * 1e6 / per_sm), special, 0.02)
 
 
-def predicted(scheduled: Scheduled, names: dict[Stmt, tuple[str, str, int]], device: Device, blocks_per_sm: int) -> TimelineInfo | None:
+def predicted(
+    scheduled: Scheduled, names: dict[Stmt, tuple[str, str, int]], device: Device, blocks_per_sm: int
+) -> TimelineInfo | None:
     """Bars of the first iterations of the first pipelined loop; names: statement -> (op id, label, cell line). None without one."""
     if not scheduled.schedules:
         return None

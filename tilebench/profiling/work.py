@@ -14,11 +14,47 @@ import numpy as np
 
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import AtomicRMW, Bind, Buffer, For, If, Kernel, Parallel, Pipelined, Seq, Stmt, Store, TileOp, Versioned, While
+from tilebench.ir.tile import (
+    AtomicRMW,
+    Bind,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Parallel,
+    Pipelined,
+    Seq,
+    Stmt,
+    Store,
+    Versioned,
+    While,
+)
 from tilebench.ops.base import Op
 
 SAMPLED_BLOCKS = 64
-_TRANSCENDENTAL = frozenset("exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh tanh erf sigmoid pow rcp".split())
+_TRANSCENDENTAL = frozenset(
+    [
+        "exp",
+        "exp2",
+        "exp10",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "rsqrt",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "pow",
+        "rcp",
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +93,11 @@ def evaluate(e: Expr, values: Mapping[Var, float]) -> float | None:
             return None if condition is None else evaluate(e.then if condition else e.orelse, values)
         case Unary():
             inner = evaluate(e.value, values)
-            return None if inner is None else (-inner if e.op == "neg" else float(not inner) if e.op == "not" else float(~int(inner)))
+            return (
+                None
+                if inner is None
+                else (-inner if e.op == "neg" else float(not inner) if e.op == "not" else float(~int(inner)))
+            )
         case Binary():
             a, b = evaluate(e.left, values), evaluate(e.right, values)
             if a is None or b is None:
@@ -91,7 +131,11 @@ class _Tally:
 
     def expression(self, e: Expr, times: float) -> None:
         for node in walk(e):
-            if isinstance(node, Binary) and node.left.dtype.is_float and node.op in ("add", "sub", "mul", "div", "min", "max"):
+            if (
+                isinstance(node, Binary)
+                and node.left.dtype.is_float
+                and node.op in ("add", "sub", "mul", "div", "min", "max")
+            ):
                 self.flops += times
             elif isinstance(node, Call) and node.name in _TRANSCENDENTAL:
                 self.transcendentals += times
@@ -186,7 +230,6 @@ def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> 
         tally.flops * scale, _scaled(tally.tensor, scale), tally.transcendentals * scale, _scaled(tally.read, scale),
         _scaled(tally.written, scale), tensor_bytes, total,
     )  # fmt: skip
-
 
 
 def _scaled(table: Mapping[str, float], factor: float) -> dict[str, Any]:
