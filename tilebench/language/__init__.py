@@ -75,20 +75,12 @@ from tilebench.language.loops import (
     vectorized,
 )
 from tilebench.language.markers import Ref
-from tilebench.language.math import (  # pyright: ignore[reportUnusedImport, reportPrivateUsage]
+from tilebench.language.math import (
     And,
     Cast,
     Not,
     Or,
     Select,
-    __cos,
-    __exp,
-    __exp10,
-    __log,
-    __log2,
-    __log10,
-    __sin,
-    __tan,
     abs,
     acos,
     acosh,
@@ -221,6 +213,9 @@ from tilebench.ops.transpose import transpose
     "double", "int", "uint", "short", "long", "float8_e4m3fn", "bool_", "e4m3", "e5m2", "bf16", "f16",
     "f32", "tf32", "fp16", "fp32",
 ))  # fmt: skip
+
+__exp, __exp10, __log, __log2, __log10 = exp, exp10, log, log2, log10
+__sin, __cos, __tan = sin, cos, tan
 
 __all__ = [
     "And",

@@ -9,7 +9,7 @@ from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, as_expr, int_value
 from tilebench.ir.tile import Buffer, Scope
 from tilebench.language.dtypes import dtype as as_scalar
-from tilebench.language.markers import ConstVar, EmptySpec, TensorType, VarSpec
+from tilebench.language.markers import ConstVar, EmptySpec, Storage, TensorType, VarSpec
 
 
 def as_shape(shape: Any) -> tuple[Any, ...]:
@@ -25,16 +25,21 @@ class _TensorSpelling:
     def __init__(self, scope: str = "global") -> None:
         self.scope = scope
 
-    def __call__(
-        self, shape: Any = (), dtype: Any = "float32", strides: Any = None, **ignored: Any
-    ) -> TensorType:
-        """An annotation: shape, element type, and for strided tensors the strides in elements."""
-        del ignored
-        return TensorType(
-            as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope
-        )
+    def __call__(self, shape: Any = (), dtype: Any = "float32", data: Any = None, strides: Any = None) -> Any:
+        """An annotation: shape, element type, strides in elements; or a view, when given `buffer.data`."""
+        if isinstance(data, Storage):
+            return view(data.buffer, shape, dtype)
+        if data is not None:
+            raise TypeTileError(
+                "TB205",
+                f"T.Tensor: data is a {type(data).__name__}",
+                why="it is the memory of another buffer",
+                fix="T.Tensor(shape, dtype, A.data), or T.StridedTensor(shape, strides, dtype)",
+            )
+        return _declared(shape, dtype, strides, self.scope)
 
-    def __getitem__(self, item: Any) -> TensorType:
+    def __getitem__(self, item: Any) -> Any:
+        """The same, spelled with brackets."""
         parts: tuple[Any, ...] = cast("tuple[Any, ...]", item) if isinstance(item, tuple) else ()
         if len(parts) == 2 and isinstance(parts[0], list | tuple):
             return self(cast("Any", parts[0]), parts[1])
@@ -48,20 +53,28 @@ class _TensorSpelling:
         )
 
 
-class _StridedSpelling(_TensorSpelling):
-    """`T.StridedTensor(shape, strides, dtype)`."""
+class _StridedSpelling:
+    """`T.StridedTensor(shape, strides, dtype)` or `T.StridedTensor[shape, strides, dtype]`."""
 
-    def __call__(
-        self, shape: Any = (), strides: Any = None, dtype: Any = "float32", **ignored: Any
-    ) -> TensorType:
+    def __call__(self, shape: Any = (), strides: Any = None, dtype: Any = "float32") -> TensorType:
         """An annotation with strides in elements."""
-        del ignored
-        return TensorType(
-            as_shape(shape), as_scalar(dtype), None if strides is None else as_shape(strides), self.scope
-        )
+        return _declared(shape, dtype, strides, "global")
 
     def __getitem__(self, item: Any) -> TensorType:
+        """The same, spelled with brackets."""
         return self(*item)
+
+
+def _declared(shape: Any, dtype: Any, strides: Any, scope: str) -> TensorType:
+    sizes, steps = as_shape(shape), None if strides is None else as_shape(strides)
+    if steps is not None and len(steps) != len(sizes):
+        raise TypeTileError(
+            "TB205",
+            f"{len(steps)} strides for {len(sizes)} dimensions",
+            why="each dimension has one stride",
+            fix="give a stride, in elements, for each dimension",
+        )
+    return TensorType(sizes, as_scalar(dtype), steps, scope)
 
 
 Tensor = _TensorSpelling()
@@ -160,6 +173,13 @@ def symbolic(name: str, dtype: Any = "int32") -> Any:
 def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
     """The same storage with another shape and dtype; the number of bytes must agree."""
     del strides
+    if any(int_value(s) is None for s in src.shape):
+        raise TypeTileError(
+            "TB207",
+            f"view: the size of {src.name} is not known when the kernel is compiled",
+            why="a view shows the same bytes, which are counted now",
+            fix="view a tile, or declare the tensor with numbers",
+        )
     kind = as_scalar(dtype) if dtype is not None else src.dtype
     sizes = src.static_shape if shape is None else tuple(int(s) for s in as_shape(shape))
     have, want = 1, 1

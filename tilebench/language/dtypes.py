@@ -16,6 +16,8 @@ class ScalarType(DType, str):
     """
 
     def __new__(cls, name: str, *facts: Any) -> ScalarType:
+        """The name as text; the rest is the DType's."""
+        del facts
         return str.__new__(cls, name)
 
     def __call__(self, value: Any = 0) -> Expr:

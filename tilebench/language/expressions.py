@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tilebench.errors import SyntaxTileError, TileError, TypeTileError, nearest
 from tilebench.ir import expr as ir
@@ -17,12 +17,9 @@ from tilebench.language.calls import call
 from tilebench.language.containers import Containers
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.indexing import element_or_region
-from tilebench.language.markers import ConstVar
+from tilebench.language.markers import ConstVar, Storage
 from tilebench.language.names import unknown_spelling
 from tilebench.language.scope import Frame
-
-if TYPE_CHECKING:
-    pass
 
 _operator: Any = operator
 _BINARY: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -66,6 +63,10 @@ def is_ir(value: Any) -> bool:
     return isinstance(value, Expr) and not (
         isinstance(value, Const) and value.dtype.kind in ("bool", "int", "uint")
     )
+
+
+def _items_of(index: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
 
 
 class Expressions(Containers):
@@ -329,6 +330,8 @@ class Expressions(Containers):
                 return tuple(settle(s) for s in base.shape)
             if node.attr == "dtype":
                 return SCALARS.get(base.dtype.name, base.dtype)
+            if node.attr == "data":
+                return Storage(base)
             if node.attr == "strides" and base.strides is not None:
                 return tuple(settle(s) for s in base.strides)
             if node.attr == "scope":
@@ -375,12 +378,11 @@ class Expressions(Containers):
         """`base[index]`: an element, a slice of a buffer, or an item of a Python value."""
         if isinstance(base, Buffer | Region):
             return element_or_region(base, index, frame.loc(node))
-        if isinstance(index, Expr) or (
-            isinstance(index, tuple) and any(isinstance(i, Expr) for i in cast("tuple[Any, ...]", index))
-        ):
+        run_time = any(isinstance(i, Expr) for i in _items_of(index))
+        if run_time and isinstance(base, list | tuple | dict | str | range):
             raise TypeTileError(
                 "TB215",
-                f"a Python {type(base).__name__} indexed by a value that is known only at run time",
+                f"a Python {type(cast('Any', base)).__name__} indexed by a value that is known only at run time",
                 at=frame.loc(node),
                 why="it exists only while the kernel is compiled",
                 fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",

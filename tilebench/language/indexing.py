@@ -13,7 +13,7 @@ _Slice: TypeAlias = "slice[Any, Any, Any]"
 
 
 def element_or_region(base: Buffer | Region, index: Any, at: Loc) -> Load | Region:
-    """What `base[index]` is. Raises TB216 (rank), TB217 (no whole number), TB218 (outside), TB219 (slices)."""
+    """What `base[index]` is. Raises TB216 (rank), TB217 (no whole number), TB218 (outside), TB219 (slice)."""
     items: list[Any] = list(cast("tuple[Any, ...]", index)) if isinstance(index, tuple) else [index]
     if isinstance(base, Region):
         return _of_region(base, items, at)

@@ -23,7 +23,7 @@ DEEPEST_CHAIN = 64
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocalFunction:
-    """A `def` inside the program. Python can call it too, while the program is walked: a layout's function, a key."""
+    """A `def` inside the program. Python can call it too: as a layout's function, as a key."""
 
     walker: Walker
     node: ast.FunctionDef
@@ -78,8 +78,8 @@ def local_function(walker: Walker, node: ast.FunctionDef, frame: Frame) -> Any:
 def is_inlined(function: Any, positional: list[Any], named: Mapping[str, Any]) -> bool:
     """Whether a call is walked rather than run by Python.
 
-    Macros and local functions always; a plain function of the user's when it gets tiles or run-time values and its
-    module uses the language: its T.* calls must be seen.
+    Macros and local functions always; a plain function of the user's when it gets tiles or run-time values
+    and its module uses the language: its T.* calls must be seen.
     """
     if isinstance(function, Macro | BoundMacro | LocalFunction):
         return True

@@ -81,9 +81,16 @@ def grid(*extents: Any) -> LoopSpec:
     return LoopSpec("grid", extents=extents)
 
 
-def Persistent(domain: Any, wave_size: Any, index: Any, group_size: int = 8, **accepted: Any) -> LoopSpec:
+def Persistent(
+    domain: Any,
+    wave_size: Any,
+    index: Any,
+    group_size: int = 8,
+    num_stages: Any = None,
+    annotations: Any = None,
+) -> LoopSpec:
     """Tiles of a domain, `index`, `index + wave_size`, ... in groups that share L2."""
-    del accepted
+    del num_stages, annotations
     return LoopSpec(
         "persistent",
         extents=tuple(domain),

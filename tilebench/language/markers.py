@@ -35,6 +35,13 @@ class ConstVar:
 
 
 @dataclass(frozen=True)
+class Storage:
+    """`A.data`: the memory of a buffer, for `T.Tensor(shape, dtype, A.data)`, a view of it."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
 class LaunchSpec:
     """`T.Kernel(...)`: the grid, the threads of a block."""
 
@@ -120,6 +127,7 @@ class PrimFunc:
         self.attrs: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Not from Python."""
         raise TypeError(
             f"{self.__name__} is a @T.prim_func: compile it first, k = tilebench.compile({self.__name__})"
         )
@@ -139,6 +147,7 @@ class Macro:
         return self if instance is None else BoundMacro(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Not from Python."""
         raise TypeError(f"{self.__name__} is a @T.macro: it can be called inside a tile program only")
 
 

@@ -13,9 +13,10 @@ from tilebench.ir.expr import Expr, as_expr
 from tilebench.language.dtypes import dtype as as_scalar
 
 _FLOAT_UNARY = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt "
-    "sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf sigmoid"
-).split()
+    *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
+    *("erf", "sigmoid"),
+)
 _STEPS = ("floor", "ceil", "round", "trunc", "nearbyint")
 
 
@@ -25,7 +26,8 @@ def _floating(value: Any) -> Expr:
 
 
 def _unary(name: str) -> Callable[..., Expr]:
-    def function(x: Any, *accepted: Any, **named: Any) -> Expr:
+    def function(x: Any, span: Any = None) -> Expr:
+        del span
         e = _floating(x)
         return ir.call(name, (e,), e.dtype)
 
@@ -38,12 +40,12 @@ exp, exp2, exp10, log, log2, log10, log1p, sqrt, rsqrt = (_unary(n) for n in _FL
 sin, cos, tan, sinh, cosh, tanh, asin, acos, atan, asinh, acosh, atanh, erf, sigmoid = (
     _unary(n) for n in _FLOAT_UNARY[9:]
 )
-__exp, __exp10, __log, __log2, __log10, __sin, __cos, __tan = exp, exp10, log, log2, log10, sin, cos, tan
 fast_rcp = _unary("rcp")
 
 
 def _step(name: str) -> Callable[..., Expr]:
-    def function(x: Any, *accepted: Any, **named: Any) -> Expr:
+    def function(x: Any, span: Any = None) -> Expr:
+        del span
         e = as_expr(x)
         return ir.call(name, (e,), e.dtype) if e.dtype.is_float else e
 

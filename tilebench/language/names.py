@@ -80,7 +80,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 def unknown_spelling(name: str, module: str, at: Loc | None) -> SyntaxTileError:
-    """The error for `T.name`: TB121 for a known name that is refused, else TB120 with the nearest spelling."""
+    """The error for `T.name`: TB121 for a known one that is refused, else TB120 with the nearest."""
     import tilebench.language as language
 
     for pattern, why, fix in _REFUSED:

@@ -257,7 +257,7 @@ def _symbols(params: list[Param]) -> tuple[Var, ...]:
 def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
     """Execute a cell's text in `namespace` and return the names that it defined or changed, in order.
 
-    Text that Python cannot parse gives one located SyntaxTileError; what fails while it runs, one at its line.
+    Text that Python cannot parse gives one located SyntaxTileError; so does what fails while it runs.
     """
     text = source.text
     if len(text) > MAX_TEXT:

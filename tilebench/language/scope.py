@@ -113,7 +113,7 @@ def source_of(function: Callable[..., Any]) -> Source:
 
 @lru_cache(maxsize=64)
 def parse_text(text: str, name: str, first_line: int = 1) -> ast.Module:
-    """The syntax tree, its lines counted from first_line; cached: a file is read for each of its functions."""
+    """The syntax tree, its lines counted from first_line; cached, since a file has many functions."""
     tree = ast.parse(text, name)
     return ast.increment_lineno(tree, first_line - 1) if first_line > 1 else tree
 

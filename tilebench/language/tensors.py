@@ -137,7 +137,7 @@ def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
 
 
 def foreseen_constants(node: ast.FunctionDef, specs: Mapping[str, TensorSpec]) -> dict[str, int]:
-    """Values of T.const names that extents name directly, read ahead: they may be used before the declaration."""
+    """Values of T.const names that are extents, read ahead: they may be used before the declaration."""
     names: dict[str, str] = {}
     found: dict[str, int] = {}
     for statement in node.body:

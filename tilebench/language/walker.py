@@ -191,7 +191,7 @@ class Walker:
         return values
 
     def named(self, value: Any, name: str, frame: Frame, node: ast.AST) -> Any:
-        """What a name is bound to: fresh buffers get the name, loads and calls are computed, the rest is kept."""
+        """What a name is bound to: fresh buffers get the name, loads and calls are computed."""
         at = frame.loc(node)
         match value:
             case Buffer() if value.name == "":
