@@ -351,6 +351,12 @@ def test_the_state_of_a_view_can_be_given(page: Any) -> None:
     )
 
 
+def test_a_view_of_a_later_version_is_named_and_the_rest_is_shown(page: Any) -> None:
+    mount(page, load(), views=("step", "whatif"))
+    assert page.get_by_text("not in this version: step, whatif").count() == 1
+    assert page.get_by_role("tab").count() == len(TABS)
+
+
 def test_chosen_views_alone_are_shown(page: Any) -> None:
     mount(page, load(), views=("roofline", "code"))
     assert page.get_by_role("tab").all_inner_texts() == ["roofline", "code"]

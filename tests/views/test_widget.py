@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import zlib
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.views.fixture import load
 from tilebench.report import Report, from_json
 from tilebench.views import Board
+from tilebench.views.board import WIDGET_MIME
 from tilebench.views.widget import BoardWidget, cleaned
 
 
@@ -54,6 +57,21 @@ def test_only_bus_keys_pass() -> None:
         "line": 1,
         "reg": -1,
     }
+
+
+def test_without_anywidget_a_board_is_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tilebench.views.widget", raising=False)
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    data, _ = Board(load())._repr_mimebundle_()
+    assert WIDGET_MIME not in data
+    assert "image/png" in data
+
+
+def test_views_import_nothing_heavy() -> None:
+    heavy = "{'matplotlib', 'anywidget', 'ipywidgets', 'IPython', 'PIL', 'torch'}"
+    script = f"import sys, tilebench.views; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_static_boards_have_no_widget() -> None:

@@ -70,7 +70,7 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
             found.append(("layout", 1, partial(layout.paint, info=info, room=50, same=same)))
     if "smem" in wanted:
         found += [
-            ("smem", 1, partial(smem.paint, report=report, info=info, rows=12))
+            ("smem", 1, partial(smem.paint, report=report, info=info, rows=8))
             for info in smem.tiles(report)[: COLUMNS - len(found)]
         ]
     if "warps" in wanted and "warps" in views:

@@ -57,6 +57,8 @@ export function draw(el, state, act = busOf(state.report.id)) {
   el.append(root);
   const mark = report.ok === true ? "PASS" : report.ok === false ? "FAIL" : "";
   root.append(h("p", { class: "tb-verdict" }, mark ? h("strong", { "data-verdict": report.ok ? "pass" : "fail" }, mark) : null, mark ? " " : null, h("b", {}, report.name), ` on ${report.target}: ${report.verdict || "not run"}`));
+  const later = (state.views ?? []).filter((v) => v !== "board" && !TABS.some(([n]) => n === v));
+  if (later.length) root.append(h("p", { class: "tb-why" }, `not in this version: ${later.join(", ")}`));
   const key = `tb-${++serial}`; // ids are ours alone: nothing from the report is in them
   const bar = h("div", { class: "tb-tabs", role: "tablist", "aria-label": "views" });
   const panel = h("div", { class: "tb-panel", role: "tabpanel", id: `${key}-panel` });

@@ -16,6 +16,7 @@ export function levels(report) {
 /** The code tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
   const texts = levels(state.report), own = (state.code ??= {});
+  own.scrolled = undefined;
   const has = (level) => texts.some((t) => t.level === level);
   const order = ["cuda", "llvm", "ptx", "asm", "thread", "tile"].filter(has);
   own.shown ??= ["cell", ...order.slice(0, 2)];
