@@ -1,5 +1,7 @@
 """Programs of the kind that users write, in both surfaces, small enough that their IR can be read."""
 
+# ruff: noqa: E501 -- programs and what they become stand side by side
+
 from __future__ import annotations
 
 from typing import Any
@@ -7,7 +9,9 @@ from typing import Any
 import tilebench.language as T
 
 
-def quickstart(A: Any, B: Any, block_M: int = 32, block_N: int = 32, block_K: int = 16, dtype: T.dtype = T.float16):
+def quickstart(
+    A: Any, B: Any, block_M: int = 32, block_N: int = 32, block_K: int = 16, dtype: T.dtype = T.float16
+):
     """relu(A @ B), eager: shapes come from the tensors."""
     M, N, K = T.const("M, N, K")
     A: T.Tensor[[M, K], dtype]
@@ -43,13 +47,18 @@ def elementwise(n_tile: int = 256, dtype: Any = "float32") -> Any:
     return axpy
 
 
-def linear_attention(batch: int, heads: int, length: int, dim: int, chunk: int = 16, dtype: str = "float16") -> Any:
+def linear_attention(
+    batch: int, heads: int, length: int, dim: int, chunk: int = 16, dtype: str = "float16"
+) -> Any:
     """Causal linear attention without a decay, chunk by chunk: the state K^T V is carried in registers."""
     shape = (batch, length, heads, dim)
 
     @T.prim_func
     def linear_attention_kernel(
-        Q: T.Tensor(shape, dtype), K: T.Tensor(shape, dtype), V: T.Tensor(shape, dtype), O: T.Tensor(shape, dtype)
+        Q: T.Tensor(shape, dtype),
+        K: T.Tensor(shape, dtype),
+        V: T.Tensor(shape, dtype),
+        O: T.Tensor(shape, dtype),
     ):
         with T.Kernel(heads, batch, threads=128) as (head, item):
             q = T.alloc_shared([chunk, dim], dtype)
@@ -83,7 +92,9 @@ def slice_of(number: Any, size: int) -> slice:
     return slice(number * size, number * size + size)
 
 
-def chunk_scan(batch: int, heads: int, groups: int, length: int, chunk: int, dim: int, state: int, dtype: str = "float16") -> Any:
+def chunk_scan(
+    batch: int, heads: int, groups: int, length: int, chunk: int, dim: int, state: int, dtype: str = "float16"
+) -> Any:
     """The output of a state space model: within a chunk by a masked product, before it by the carried states."""
     chunks = T.ceildiv(length, chunk)
     log2e = 1.44269504

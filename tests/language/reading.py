@@ -6,6 +6,8 @@ import itertools
 import textwrap
 from typing import Any
 
+import pytest
+
 from tilebench.errors import Source, TileError
 from tilebench.ir.text import print_kernel, print_stmt
 from tilebench.ir.tile import Kernel
@@ -38,7 +40,9 @@ def wrapped(body: str, head: str = "", threads: int = 128) -> str:
         "@T.prim_func\n"
         "def main(A: T.Tensor((64, 64), 'float32'), B: T.Tensor((64, 64), 'float32'),\n"
         "         I: T.Tensor((64,), 'int32'), n: T.int32):\n"
-        f"    with T.Kernel(4, threads={threads}) as bx:\n" + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8) + "\n"
+        f"    with T.Kernel(4, threads={threads}) as bx:\n"
+        + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8)
+        + "\n"
     )
 
 
@@ -54,15 +58,14 @@ def whole(made: Kernel) -> str:
 
 def refused(text: str, **names: Any) -> TileError:
     """The error of a cell; it has a place, a reason and a fix."""
-    try:
+    with pytest.raises(TileError) as caught:
         kernel(text, **names)
-    except TileError as error:
-        assert error.at is not None, f"{error.code} has no place: {error.what}"
-        assert error.at.source.line(error.at.line).strip(), f"{error.code} points at an empty line"
-        assert error.why, f"{error.code} has no reason"
-        assert error.fix, f"{error.code} has no fix"
-        return error
-    raise AssertionError("the program was accepted")
+    error = caught.value
+    assert error.at is not None, f"{error.code} has no place: {error.what}"
+    assert error.at.source.line(error.at.line).strip(), f"{error.code} points at an empty line"
+    assert error.why, f"{error.code} has no reason"
+    assert error.fix, f"{error.code} has no fix"
+    return error
 
 
 def refused_body(text: str, head: str = "", **names: Any) -> TileError:

@@ -1,5 +1,7 @@
 """Expressions: what Python computes while compiling, what becomes IR, how elements and slices are named."""
 
+# ruff: noqa: E501 -- programs and what they become stand side by side
+
 from __future__ import annotations
 
 import textwrap
@@ -33,7 +35,11 @@ def test_python_values_are_computed_while_compiling() -> None:
 
 def test_helpers_and_closures_work_on_run_time_values() -> None:
     head = "import functools, math\noffset = 3\ndef index(i, j):\n    return i * 8 + j + offset\n"
-    shows("A[0, index(bx, 1)] = functools.reduce(lambda a, b: a + b, [n, bx, 1]) + math.sqrt(4)", "A[0, bx * 8 + 1 + 3] = float32(n + bx + 1) + 2.0", head)
+    shows(
+        "A[0, index(bx, 1)] = functools.reduce(lambda a, b: a + b, [n, bx, 1]) + math.sqrt(4)",
+        "A[0, bx * 8 + 1 + 3] = float32(n + bx + 1) + 2.0",
+        head,
+    )
 
 
 def test_helpers_that_use_tiles_are_walked() -> None:
@@ -91,8 +97,15 @@ def test_no_recursion_without_end() -> None:
 
 def test_numbers_take_the_type_of_the_other_operand() -> None:
     head = "import numpy"
-    shows("x = T.cast(A[0, 0], 'float16') * 2 + 0.5\nT.print(x)", "x: float16 = float16(A[0, 0]) * 2.0 + 0.5\nprint(message=, values=(x))")
-    shows("T.print(bx / 2)\nT.print(bx // 2 % 3)\nT.print(bx + numpy.int64(3))", "print(message=, values=(float32(bx) / 2.0))\nprint(message=, values=(bx // 2 % 3))\nprint(message=, values=(bx + 3))", head)
+    shows(
+        "x = T.cast(A[0, 0], 'float16') * 2 + 0.5\nT.print(x)",
+        "x: float16 = float16(A[0, 0]) * 2.0 + 0.5\nprint(message=, values=(x))",
+    )
+    shows(
+        "T.print(bx / 2)\nT.print(bx // 2 % 3)\nT.print(bx + numpy.int64(3))",
+        "print(message=, values=(float32(bx) / 2.0))\nprint(message=, values=(bx // 2 % 3))\nprint(message=, values=(bx + 3))",
+        head,
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +169,9 @@ def test_negative_numbers_count_from_the_end() -> None:
 
 
 def test_a_tensor_of_unknown_size_counts_from_its_end() -> None:
-    made = kernel("m = T.dynamic('m')\n@T.prim_func\ndef main(A: T.Tensor((m, 4), 'float32')):\n    with T.Kernel(1) as bx:\n        A[-1, 0] = 1\n        T.clear(A[-2:, :])\n")
+    made = kernel(
+        "m = T.dynamic('m')\n@T.prim_func\ndef main(A: T.Tensor((m, 4), 'float32')):\n    with T.Kernel(1) as bx:\n        A[-1, 0] = 1\n        T.clear(A[-2:, :])\n"
+    )
     assert "A[m + -1, 0] = 1.0" in whole(made)
     assert "A[m + -2:+2, 0:+4]" in whole(made)
 
@@ -194,7 +209,7 @@ def test_the_extent_of_a_slice_is_found_by_cancelling() -> None:
         ("A += 1", "TB202", "A is a tile"),
         ("A[0, 0] = 'x'", "TB202", "'x'"),
         ("A[0, 0] = n & 1.5 | A[0, 0]", "TB203", "bitwise"),
-        ("x = [1, 2][bx]", "TB215", "run time"),
+        ("x = [1, 2][bx]", "TB215", "run-time value"),
         ("x = n()", "TB214", "cannot be called"),
         ("x = A.rows", "TB214", "rows"),
         ("x = [k for k in range(n)]", "TB104", "comprehension"),

@@ -85,4 +85,9 @@ def test_macros_of_a_class_get_their_object() -> None:
 
 
 def test_break_of_a_macro_does_not_reach_the_loop_around_its_call() -> None:
-    assert refused_body("for i in T.serial(3):\n    stop()", "@T.macro\ndef stop():\n    if True:\n        T.loop_break()").code == "TB104"
+    assert (
+        refused_body(
+            "for i in T.serial(3):\n    stop()", "@T.macro\ndef stop():\n    if True:\n        T.loop_break()"
+        ).code
+        == "TB104"
+    )

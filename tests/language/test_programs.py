@@ -1,5 +1,7 @@
 """Whole programs: the IR that they become, and that it computes what they say."""
 
+# ruff: noqa: E501 -- programs and what they become stand side by side
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,7 +29,14 @@ def spec(*shape: int) -> TensorSpec:
 
 
 def quickstart() -> Kernel:
-    arguments = {"A": spec(64, 48), "B": spec(48, 96), "block_M": 32, "block_N": 32, "block_K": 16, "dtype": float16}
+    arguments = {
+        "A": spec(64, 48),
+        "B": spec(48, 96),
+        "block_M": 32,
+        "block_N": 32,
+        "block_K": 16,
+        "dtype": float16,
+    }
     return parse_eager(programs.quickstart, arguments)
 
 
@@ -104,16 +113,32 @@ def test_linear_attention_is_right() -> None:
 def test_chunk_scan_is_right() -> None:
     batch, heads, groups, length, chunk, dim, state = 1, 4, 2, 64, 32, 32, 16
     chunks = length // chunk
-    cb, x, dt = random(batch, chunks, groups, chunk, chunk), random(batch, length, heads, dim), random(batch, heads, chunks, chunk)
+    cb, x, dt = (
+        random(batch, chunks, groups, chunk, chunk),
+        random(batch, length, heads, dim),
+        random(batch, heads, chunks, chunk),
+    )
     a = -torch.rand(batch, heads, chunks, chunk).cumsum(-1) / 8
     c, s, d = random(batch, length, groups, state), random(batch, chunks, heads, dim, state), random(heads)
     o = torch.full_like(x, torch.nan)
-    tilebench.compile(programs.chunk_scan(batch, heads, groups, length, chunk, dim, state), target="interp")(cb, x, dt, a, c, s, d, o)
+    tilebench.compile(programs.chunk_scan(batch, heads, groups, length, chunk, dim, state), target="interp")(
+        cb, x, dt, a, c, s, d, o
+    )
     ratio = heads // groups
-    xs, cs = x.float().view(batch, chunks, chunk, heads, dim), c.float().view(batch, chunks, chunk, groups, state)
-    weights = cb.float().repeat_interleave(ratio, 2).permute(0, 2, 1, 3, 4) * (a[..., :, None] - a[..., None, :]).exp() * dt.float()[..., None, :]
+    xs, cs = (
+        x.float().view(batch, chunks, chunk, heads, dim),
+        c.float().view(batch, chunks, chunk, groups, state),
+    )
+    weights = (
+        cb.float().repeat_interleave(ratio, 2).permute(0, 2, 1, 3, 4)
+        * (a[..., :, None] - a[..., None, :]).exp()
+        * dt.float()[..., None, :]
+    )
     within = torch.einsum("bhcij,bcjhd->bcihd", weights.tril(), xs)
-    before = torch.einsum("bcihn,bchdn->bcihd", cs.repeat_interleave(ratio, 3), s.float()) * a.exp().permute(0, 2, 3, 1)[..., None]
+    before = (
+        torch.einsum("bcihn,bchdn->bcihd", cs.repeat_interleave(ratio, 3), s.float())
+        * a.exp().permute(0, 2, 3, 1)[..., None]
+    )
     expected = (within + before + d.float()[:, None] * xs).reshape(x.shape)
     # the weights are rounded to float16 once: 32 terms below 0.25 times 2**-11
     torch.testing.assert_close(o.float(), expected, atol=0.01, rtol=0.01)

@@ -1,5 +1,7 @@
 """What each Python construct means in a tile program: folded while compiling, or IR."""
 
+# ruff: noqa: E501 -- programs and what they become stand side by side
+
 from __future__ import annotations
 
 import textwrap
@@ -68,15 +70,24 @@ def test_loops_over_python_values_are_unrolled() -> None:
 
 
 def test_break_and_continue_of_an_unrolled_loop_happen_while_compiling() -> None:
-    shows("for v in (1, 2, 3, 4):\n    if v == 2:\n        continue\n    if v == 4:\n        break\n    A[v, 0] = v", "A[1, 0] = 1.0\nA[3, 0] = 3.0")
+    shows(
+        "for v in (1, 2, 3, 4):\n    if v == 2:\n        continue\n    if v == 4:\n        break\n    A[v, 0] = v",
+        "A[1, 0] = 1.0\nA[3, 0] = 3.0",
+    )
 
 
 def test_an_unrolled_loop_cannot_break_on_a_run_time_condition() -> None:
-    assert refused_body("for i in T.serial(9):\n    for v in (1, 2):\n        if i < n:\n            break").code == "TB104"
+    assert (
+        refused_body("for i in T.serial(9):\n    for v in (1, 2):\n        if i < n:\n            break").code
+        == "TB104"
+    )
 
 
 def test_break_in_a_serial_loop_is_ir() -> None:
-    shows("for i in T.serial(n):\n    if i > 3:\n        break\n    A[i, 0] = 0", "for i in range(0, n):\n  if i > 3:\n    break\n  A[i, 0] = 0.0")
+    shows(
+        "for i in T.serial(n):\n    if i > 3:\n        break\n    A[i, 0] = 0",
+        "for i in range(0, n):\n  if i > 3:\n    break\n  A[i, 0] = 0.0",
+    )
 
 
 def test_no_break_in_parallel_or_grid_loops() -> None:
@@ -155,7 +166,10 @@ def test_thread_binding_is_the_thread() -> None:
 
 
 def test_loop_break() -> None:
-    shows("for i in T.serial(4):\n    if A[i, 0] > 0:\n        T.loop_break()", "for i in range(0, 4):\n  if A[i, 0] > 0.0:\n    break")
+    shows(
+        "for i in T.serial(4):\n    if A[i, 0] > 0:\n        T.loop_break()",
+        "for i in range(0, 4):\n  if A[i, 0] > 0.0:\n    break",
+    )
 
 
 # ------------------------------------------------------------------ assignment
@@ -166,7 +180,10 @@ def test_a_load_is_taken_where_it_is_assigned() -> None:
 
 
 def test_loads_in_containers_are_taken_too() -> None:
-    shows("x = [A[0, k] for k in (0, 1)]\nA[0, 0] = 1\nB[0, 0] = x[0] + x[1]", "x_0: float32 = A[0, 0]\nx_1: float32 = A[0, 1]\nA[0, 0] = 1.0\nB[0, 0] = x_0 + x_1")
+    shows(
+        "x = [A[0, k] for k in (0, 1)]\nA[0, 0] = 1\nB[0, 0] = x[0] + x[1]",
+        "x_0: float32 = A[0, 0]\nx_1: float32 = A[0, 1]\nA[0, 0] = 1.0\nB[0, 0] = x_0 + x_1",
+    )
 
 
 def test_a_swap_reads_both_sides_first() -> None:
@@ -184,12 +201,17 @@ def test_a_swap_reads_both_sides_first() -> None:
 
 
 def test_variables_are_stored_to_by_their_name() -> None:
-    shows("x: T.int32 = 1\nfor i in T.serial(3):\n    x = x + i\nI[0] = x", "x[0] = 1\nfor i in range(0, 3):\n  x[0] = x[0] + i\nI[0] = x[0]")
+    shows(
+        "x: T.int32 = 1\nfor i in T.serial(3):\n    x = x + i\nI[0] = x",
+        "x[0] = 1\nfor i in range(0, 3):\n  x[0] = x[0] + i\nI[0] = x[0]",
+    )
 
 
 def test_a_value_cannot_be_changed_inside_a_run_time_loop() -> None:
     for first in ("0", "A[0, 0]", "(0, 0)", "'text'", "T.alloc_fragment((4,), 'float32')"):
-        text = f"x = {first}\nother = T.alloc_fragment((4,), 'float32')\nfor i in T.serial(3):\n    x = other\n"
+        text = (
+            f"x = {first}\nother = T.alloc_fragment((4,), 'float32')\nfor i in T.serial(3):\n    x = other\n"
+        )
         assert refused_body(text).code == "TB106", first
     error = refused_body("s = 0\nfor i in T.serial(3):\n    s = s + i")
     assert error.code == "TB106"
@@ -201,7 +223,10 @@ def test_a_list_cannot_be_changed_inside_a_run_time_loop() -> None:
 
 
 def test_variables_in_a_list_are_stored_to() -> None:
-    shows("v = [T.alloc_var('int32', 0) for _ in (0, 1)]\nfor i in T.serial(3):\n    v[1] += i", "v_0[0] = 0\nv_1[0] = 0\nfor i in range(0, 3):\n  v_1[0] = v_1[0] + i")
+    shows(
+        "v = [T.alloc_var('int32', 0) for _ in (0, 1)]\nfor i in T.serial(3):\n    v[1] += i",
+        "v_0[0] = 0\nv_1[0] = 0\nfor i in range(0, 3):\n  v_1[0] = v_1[0] + i",
+    )
 
 
 def test_names_of_a_loop_end_with_it() -> None:
@@ -211,7 +236,10 @@ def test_names_of_a_loop_end_with_it() -> None:
 
 
 def test_chained_starred_and_nested_targets() -> None:
-    shows("a = b = 3\nc, *d = 1, 2, 3\n(e, f), g = (4, 5), 6\nA[a, b] = c + sum(d) + e + f + g", "A[3, 3] = 21.0")
+    shows(
+        "a = b = 3\nc, *d = 1, 2, 3\n(e, f), g = (4, 5), 6\nA[a, b] = c + sum(d) + e + f + g",
+        "A[3, 3] = 21.0",
+    )
 
 
 def test_augmented_assignment_computes_its_index_once() -> None:
@@ -245,7 +273,10 @@ def test_statements_stand_inside_the_launch() -> None:
 
 
 def test_assert_is_checked_when_its_condition_is_known() -> None:
-    shows("assert 1 < 2, 'never'\nassert bx < n, f'{1 + 1} blocks'", "assert(condition=bx < n, message=2 blocks)")
+    shows(
+        "assert 1 < 2, 'never'\nassert bx < n, f'{1 + 1} blocks'",
+        "assert(condition=bx < n, message=2 blocks)",
+    )
     assert refused_body("assert 1 > 2, 'numbers'").code == "TB221"
 
 
@@ -266,11 +297,21 @@ def test_warp_groups_are_conditions_on_the_thread() -> None:
 
 
 def test_python_context_managers_run_while_compiling() -> None:
-    shows("with suppress(KeyError) as s, T.ws(0):\n    A[0, 0] = 1", "if tx // 128 == 0:\n  A[0, 0] = 1.0", head="from contextlib import suppress")
+    shows(
+        "with suppress(KeyError) as s, T.ws(0):\n    A[0, 0] = 1",
+        "if tx // 128 == 0:\n  A[0, 0] = 1.0",
+        head="from contextlib import suppress",
+    )
 
 
 def test_the_launch_names_its_blocks() -> None:
-    for names, grid in (("bx", "4"), ("(bx)", "4"), ("(bx,)", "4"), ("(bx, by)", "4, 5"), ("(bx, by, bz)", "4, 5, 6")):
+    for names, grid in (
+        ("bx", "4"),
+        ("(bx)", "4"),
+        ("(bx,)", "4"),
+        ("(bx, by)", "4, 5"),
+        ("(bx, by, bz)", "4, 5, 6"),
+    ):
         text = f"@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel({grid}, threads=(32, 2)) as {names}:\n        A[bx] = T.get_thread_binding(1)\n"
         made = kernel(text)
         assert len(made.blocks) == len(grid.split(","))

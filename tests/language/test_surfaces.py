@@ -1,5 +1,7 @@
 """The two surfaces, parameters, cells as text: where a kernel comes from, and where its lines are."""
 
+# ruff: noqa: E501 -- programs and what they become stand side by side
+
 from __future__ import annotations
 
 import textwrap
@@ -66,7 +68,14 @@ def test_parameters(spelled: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("spelled", "code"),
-    [("A", "TB231"), ("*A", "TB231"), ("A: T.Tensor((T.const('M'),), 'float16')", "TB213"), ("A: T.Tensor((-1,), 'float16')", "TB206"), ("A: 'T.Tensr((4,))'", "TB120"), ("A: 'T.Tensor(('", "TB100")],
+    [
+        ("A", "TB231"),
+        ("*A", "TB231"),
+        ("A: T.Tensor((T.const('M'),), 'float16')", "TB213"),
+        ("A: T.Tensor((-1,), 'float16')", "TB206"),
+        ("A: 'T.Tensr((4,))'", "TB120"),
+        ("A: 'T.Tensor(('", "TB100"),
+    ],
 )
 def test_wrong_parameters(spelled: str, code: str) -> None:
     assert refused(PARAMETERS.format(spelled)).code == code
@@ -113,7 +122,10 @@ def relu(A, size: int = 4, out=T.float32):
 
 def test_constants_come_from_the_shapes_of_the_tensors() -> None:
     made = eager(RELU, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32)
-    assert whole(made).splitlines()[:2] == ["kernel relu(A: float16[16, 8], C: float32[16, 8])", "  grid bx < 4; threads (128,)"]
+    assert whole(made).splitlines()[:2] == [
+        "kernel relu(A: float16[16, 8], C: float32[16, 8])",
+        "  grid bx < 4; threads (128,)",
+    ]
     assert made.out_idx == (1,)
 
 
@@ -124,7 +136,9 @@ def test_constants_can_be_given_without_tensors() -> None:
 
 
 def test_a_size_that_is_not_known_stays_a_symbol() -> None:
-    text = RELU.replace("M // size", "T.ceildiv(M, size)").replace("T.Parallel(size, N)", "T.Parallel(size, 8)")
+    text = RELU.replace("M // size", "T.ceildiv(M, size)").replace(
+        "T.Parallel(size, N)", "T.Parallel(size, 8)"
+    )
     made = eager(text, A=TensorSpec((None, 8), (None, 1), float16), size=4, out=float32)
     assert [v.name for v in made.symbols] == ["M"]
     assert "grid bx < (M + 3) // 4" in whole(made)
@@ -139,10 +153,19 @@ def test_tensors_of_a_call_must_fit_what_is_declared() -> None:
 
 
 def test_an_eager_function_returns_what_it_allocated() -> None:
-    assert eager_error(RELU.replace("return C", "return A"), A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32).code == "TB232"
-    ahead = RELU.replace("    A: T.Tensor", "    half = M // 2\n    A: T.Tensor").replace("M // size", "half // size * 2")
+    assert (
+        eager_error(
+            RELU.replace("return C", "return A"), A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32
+        ).code
+        == "TB232"
+    )
+    ahead = RELU.replace("    A: T.Tensor", "    half = M // 2\n    A: T.Tensor").replace(
+        "M // size", "half // size * 2"
+    )
     assert "grid bx < 4" in whole(eager(ahead, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32))
-    early = RELU.replace("    A: T.Tensor[[M, N], T.float16]\n", "").replace("    C = T", "    K = M + 1\n    C = T")
+    early = RELU.replace("    A: T.Tensor[[M, N], T.float16]\n", "").replace(
+        "    C = T", "    K = M + 1\n    C = T"
+    )
     assert eager_error(early, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32).code == "TB213"
 
 
@@ -209,7 +232,11 @@ def test_windows_lines_and_tabs_are_read() -> None:
 
 
 def test_odd_names_are_names() -> None:
-    assert "größe" in whole(kernel("@T.prim_func\ndef größe(ñ: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as 块:\n        ñ[块] = 1\n"))
+    assert "größe" in whole(
+        kernel(
+            "@T.prim_func\ndef größe(ñ: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as 块:\n        ñ[块] = 1\n"
+        )
+    )
 
 
 def test_a_cell_gives_the_names_that_it_defines() -> None:
@@ -221,7 +248,11 @@ def test_a_cell_gives_the_names_that_it_defines() -> None:
 
 def test_a_long_sum_is_a_kernel_or_one_diagnostic() -> None:
     for terms, fits in ((100, True), (5000, False)):
-        text = "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        A[0] = " + " + ".join(["A[1]"] * terms) + "\n"
+        text = (
+            "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        A[0] = "
+            + " + ".join(["A[1]"] * terms)
+            + "\n"
+        )
         if fits:
             kernel(text)
         else:
@@ -245,12 +276,17 @@ def test_a_function_knows_its_source() -> None:
 
 
 def test_a_helper_in_another_cell_is_shown_with_its_own_line() -> None:
-    helper = cell(textwrap.dedent("""
+    helper = cell(
+        textwrap.dedent("""
         @T.macro
         def put(target):
             target[9] = 1
-    """))["put"]
-    error = refused("@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        put(A)\n", put=helper)
+    """)
+    )["put"]
+    error = refused(
+        "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        put(A)\n",
+        put=helper,
+    )
     text = error.render()
     assert "target[9] = 1" in text
     assert "put(A)" in text

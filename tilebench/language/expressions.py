@@ -382,7 +382,7 @@ class Expressions(Containers):
         if run_time and isinstance(base, list | tuple | dict | str | range):
             raise TypeTileError(
                 "TB215",
-                f"a Python {type(cast('Any', base)).__name__} indexed by a value that is known only at run time",
+                f"a Python {type(cast('Any', base)).__name__} indexed by a run-time value",
                 at=frame.loc(node),
                 why="it exists only while the kernel is compiled",
                 fix="unroll the loop in Python (for x in list: ...), or keep the values in a buffer",
