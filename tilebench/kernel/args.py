@@ -1,4 +1,6 @@
-"""Arguments of a call: what was passed, checked against the kernel's parameters, with symbolic extents solved."""
+"""Arguments of a call: what was passed, checked against the kernel's parameters, with symbolic extents
+solved.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from tilebench.ir.tile import Buffer, Kernel, Param
 
 @dataclass(frozen=True)
 class TensorView:
-    """A user's tensor as we need it. strides in elements; device 'cpu' or 'cuda:0'; owner keeps the memory alive."""
+    """A user's tensor as we need it.
+
+    strides in elements; device 'cpu' or 'cuda:0'; owner keeps the memory alive.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -43,7 +48,9 @@ class TensorView:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether `value` can be a tensor argument: NumPy, torch, or anything with DLPack or CUDA's array interface."""
+    """Whether `value` can be a tensor argument: NumPy, torch, or anything with DLPack or CUDA's array
+    interface.
+    """
     if isinstance(value, np.ndarray):
         return True
     torch = sys.modules.get("torch")
@@ -53,7 +60,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def view(value: Any, name: str) -> TensorView:
-    """The TensorView of a user's tensor. Raises LaunchError TB603 for what cannot be one; name: the parameter."""
+    """The TensorView of a user's tensor.
+
+    Raises LaunchError TB603 for what cannot be one; name: the parameter.
+    """
     if isinstance(value, np.ndarray):
         return _numpy_view(value, name)
     torch = sys.modules.get("torch")
@@ -133,7 +143,8 @@ def evaluate(e: Expr, symbols: Mapping[Var, int]) -> int | None:
                 return None
             operations = {
                 "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "floordiv": lambda: a // b,
-                "floormod": lambda: a % b, "truncdiv": lambda: int(a / b), "truncmod": lambda: a - b * int(a / b), "min": lambda: min(a, b), "max": lambda: max(a, b),
+                "floormod": lambda: a % b, "truncdiv": lambda: int(a / b),
+                "truncmod": lambda: a - b * int(a / b), "min": lambda: min(a, b), "max": lambda: max(a, b),
                 "shl": lambda: a << b, "shr": lambda: a >> b,
             }  # fmt: skip
             return operations[e.op]() if e.op in operations else None
@@ -226,7 +237,8 @@ def _check_tensor(
             "TB606",
             f"{param.name} is on {value.device}, and this kernel runs on {device}",
             why=f"the target reads {device} memory",
-            fix=f"pass {param.name}.{'cuda()' if device == 'cuda' else 'cpu()'}, or choose the target that matches",
+            fix=f"pass {param.name}.{'cuda()' if device == 'cuda' else 'cpu()'}, or choose the target "
+            "that matches",
         )
     if param.role != "in" and not value.writable:
         raise LaunchError(
@@ -250,7 +262,8 @@ def _check_tensor(
                     f"{param.name} is not contiguous: stride[{d}] is {value.strides[d]}, expected {expected}",
                     at=param.loc,
                     why="T.Tensor is row-major",
-                    fix=f"pass {param.name}.contiguous(), or declare it T.StridedTensor(shape, strides, dtype)",
+                    fix=f"pass {param.name}.contiguous(), or declare it T.StridedTensor(shape, strides, "
+                    "dtype)",
                 )
             expected *= value.shape[d]
     else:
@@ -319,7 +332,8 @@ def bind(
         if len(tensor.shape) != len(param.value.shape):
             raise LaunchError(
                 "TB604",
-                f"{param.name} has {len(tensor.shape)} dimensions {tensor.shape}, expected {len(param.value.shape)}",
+                f"{param.name} has {len(tensor.shape)} dimensions {tensor.shape}, expected "
+                f"{len(param.value.shape)}",
                 at=param.loc,
                 why=f"{param.name} is declared with {len(param.value.shape)} extents",
                 fix="reshape the tensor to the declared rank",
@@ -337,7 +351,8 @@ def bind(
         if device == "cuda" and tensor.pointer % alignment and 0 not in tensor.shape:
             raise LaunchError(
                 "TB609",
-                f"{param.name} starts at an address that is not a multiple of {alignment} bytes (off by {tensor.pointer % alignment})",
+                f"{param.name} starts at an address that is not a multiple of {alignment} bytes (off by "
+                f"{tensor.pointer % alignment})",
                 why="the kernel moves 16 bytes at a time",
                 fix=f"pass {param.name}.clone(): a slice of a tensor keeps the offset of its first element",
             )

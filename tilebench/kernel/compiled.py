@@ -27,11 +27,20 @@ from tilebench.targets import Target
 class Kernel:
     """A tile program compiled for one target.
 
-    Call it with its tensors: `kernel(A, B, C)` writes C; with out_idx the outputs are left out, allocated and returned.
-    Built on first need: `kernel.report()`, `kernel.get_kernel_source()` and calling build it.
+    Call it with its tensors: `kernel(A, B, C)` writes C; with out_idx the outputs are left out, allocated and
+    returned. Built on first need: `kernel.report()`, `kernel.get_kernel_source()` and calling build it.
     """
 
-    def __init__(self, prim: tile.Kernel, target: Target, *, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        prim: tile.Kernel,
+        target: Target,
+        *,
+        config: Mapping[str, Any] | None = None,
+        compilation: compiler.Compilation | None = None,
+    ) -> None:
+        if compilation is not None:
+            self.compilation = compilation
         self.prim = prim
         self.target = target
         self.config: Any = dict(config or {})
@@ -45,7 +54,10 @@ class Kernel:
 
     @cached_property
     def compilation(self) -> compiler.Compilation:
-        """The stages and the binary. Raises TileError when the program is wrong or the target cannot do it."""
+        """The stages and the binary.
+
+        Raises TileError when the program is wrong or the target cannot do it.
+        """
         return compiler.build(self.prim, self.target)
 
     @property
@@ -73,7 +85,10 @@ class Kernel:
     # -------------------------------------------------------------- calling
 
     def __call__(self, *values: Any, stream: int | None = None) -> Any:
-        """Run it. Returns the outputs of out_idx (one, or a list), None when there are none. Raises LaunchError."""
+        """Run it.
+
+        Returns the outputs of out_idx (one, or a list), None when there are none. Raises LaunchError.
+        """
         full = self.complete(values)
         self.launch(full, stream)
         outputs = [full[i] for i in self.out_idx]
@@ -169,7 +184,10 @@ class Kernel:
     # -------------------------------------------------------------- questions
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """The text of the target: CUDA C++, LLVM IR, or the tile IR for interp. kernel_only: accepted for TileLang's sake."""
+        """The text of the target: CUDA C++, LLVM IR, or the tile IR for interp.
+
+        kernel_only: accepted for TileLang's sake.
+        """
         del kernel_only
         levels = {code.level: code.text for code in self.executable.built.code}
         for level in ("cuda", "llvm", "thread", "tile"):

@@ -1,7 +1,7 @@
 """`jit` and `compile`: from the user's function to a Kernel, on both of TileLang's surfaces.
 
-Lazy: the decorated function returns a `@T.prim_func`; calling it with Python values gives a Kernel.
-Eager: the decorated function is the tile program; calling it with tensors compiles, runs and returns the outputs.
+Lazy: the decorated function returns a `@T.prim_func`; calling it with Python values gives a Kernel. Eager:
+the decorated function is the tile program; calling it with tensors compiles, runs and returns the outputs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilebench import compiler
 from tilebench.errors import LaunchError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.tile import Buffer
-from tilebench.kernel import args
+from tilebench.kernel import args, recall
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
@@ -23,7 +24,9 @@ from tilebench.kernel.target import resolve
 
 
 def with_outputs(kernel: tile.Kernel, out_idx: Any) -> tile.Kernel:
-    """The kernel with the parameters at out_idx (an int or a list, negative from the end) allocated by the call."""
+    """The kernel with the parameters at out_idx (an int or a list, negative from the end) allocated by the
+    call.
+    """
     if out_idx is None:
         return kernel
     count = len(kernel.params)
@@ -53,8 +56,8 @@ def compile(
 ) -> Kernel:
     """The Kernel of a `@T.prim_func`, of program text, or of a parsed ir.tile.Kernel.
 
-    target: 'auto', 'interp', 'emu[:sm_XX]', 'cpu' or 'cuda[:sm_XX]'. execution_backend, target_host, verbose are
-    accepted for TileLang's sake. Raises TileError when the program is wrong.
+    target: 'auto', 'interp', 'emu[:sm_XX]', 'cpu' or 'cuda[:sm_XX]'. execution_backend, target_host, verbose
+    are accepted for TileLang's sake. Raises TileError when the program is wrong.
     """
     from tilebench.language.parse import parse_prim_func
 
@@ -63,8 +66,36 @@ def compile(
         from tilebench.kernel.program import define
 
         func = define(func)[0]
-    prim = func if isinstance(func, tile.Kernel) else parse_prim_func(func)
-    return finish(prim, out_idx, target, pass_configs, compile_flags)
+    if isinstance(func, tile.Kernel):
+        return finish(func, out_idx, target, pass_configs, compile_flags)
+    return recall_or(func, lambda: parse_prim_func(func), out_idx, target, pass_configs, compile_flags)
+
+
+def recall_or(
+    program: Any,
+    parse: Callable[[], tile.Kernel],
+    out_idx: Any,
+    target: Any,
+    pass_configs: Mapping[Any, Any] | None,
+    compile_flags: Any = None,
+    facts: Any = None,
+) -> Kernel:
+    """A fresh Kernel of the program: from this process's memory (kernel/recall.py), else parsed and compiled.
+
+    facts: what `parse` depends on beside the program.
+    """
+    resolved = resolve(target)
+    key = recall.key_of(program, resolved, out_idx, pass_configs, compile_flags, facts)
+    found = None if key is None else recall.memory().get(key)
+    if found is not None:
+        known = found.compilation
+        return Kernel(
+            found.prim, resolved, compilation=known if known.is_shared else compiler.with_executable(known)
+        )
+    kernel = finish(parse(), out_idx, resolved, pass_configs, compile_flags)
+    if key is not None:
+        recall.memory().put(key, recall.Recalled(kernel.prim, kernel.compilation))
+    return kernel
 
 
 def finish(
@@ -111,7 +142,10 @@ class JitFunction:
         return kernel(*tensors)
 
     def compile(self, *values: Any, **named: Any) -> Kernel:
-        """The Kernel without running it. Eager functions take tensors, or the values of their T.const names."""
+        """The Kernel without running it.
+
+        Eager functions take tensors, or the values of their T.const names.
+        """
         if self.is_lazy:
             return self._lazy(values, named)
         return self._eager(values, named)[0]
@@ -131,9 +165,10 @@ class JitFunction:
             from tilebench.language.parse import parse_prim_func
 
             prim_func = self.function(*values, **named)
-            self.kernels[key] = finish(
-                parse_prim_func(prim_func), self.options.get("out_idx"), self.options.get("target"),
-                self.options.get("pass_configs"), self.options.get("compile_flags"),
+            self.kernels[key] = recall_or(
+                prim_func, lambda: parse_prim_func(prim_func), self.options.get("out_idx"),
+                self.options.get("target"), self.options.get("pass_configs"),
+                self.options.get("compile_flags"),
             )  # fmt: skip
         return self.kernels[key]
 
@@ -142,7 +177,8 @@ class JitFunction:
 
         if self.options.get("out_idx") is not None:
             raise ValueError(
-                "out_idx is for functions that return a @T.prim_func; here, return the output: C = T.empty(...); return C"
+                "out_idx is for functions that return a @T.prim_func; here, return the output: C = "
+                "T.empty(...); return C"
             )
         signature = inspect.signature(self.function)
         consts = {k: v for k, v in named.items() if k not in signature.parameters}
@@ -169,14 +205,13 @@ class JitFunction:
         target = resolve(self.options.get("target"))
         key = (_freeze(arguments), _freeze(consts), captured(self.function), str(target))
         if key not in self.kernels:
-            prim = (
-                parse_eager(self.function, arguments, consts=consts)
-                if consts
-                else parse_eager(self.function, arguments)
+            parse = functools.partial(
+                parse_eager, self.function, arguments, **({"consts": consts} if consts else {})
             )
-            self.kernels[key] = finish(
-                prim, None, target, self.options.get("pass_configs"), self.options.get("compile_flags")
-            )
+            self.kernels[key] = recall_or(
+                self.function, parse, None, target, self.options.get("pass_configs"),
+                self.options.get("compile_flags"), (arguments, consts),
+            )  # fmt: skip
         kernel = self.kernels[key]
         inputs = [
             tensors.get(p.name, arguments.get(p.name))
@@ -198,7 +233,10 @@ def jit(
     debug_root_path: str | None = None,
     compile_flags: Sequence[str] | str | None = None,
 ) -> Any:
-    """Decorator: `@jit` or `@jit(out_idx=[-1], target="cuda")`. See JitFunction and `compile` for the options."""
+    """Decorator: `@jit` or `@jit(out_idx=[-1], target="cuda")`.
+
+    See JitFunction and `compile` for the options.
+    """
     del target_host, execution_backend, verbose, debug_root_path
     options = {
         "out_idx": out_idx,
@@ -225,7 +263,9 @@ def _freeze(value: Any) -> Any:
 
 
 def captured(function: Callable[..., Any], depth: int = 3) -> Any:
-    """The globals and closure cells that a function reads, frozen: a kernel is rebuilt when one of them changes."""
+    """The globals and closure cells that a function reads, frozen: a kernel is rebuilt when one of them
+    changes.
+    """
     code = getattr(function, "__code__", None)
     if code is None:
         return id(function)

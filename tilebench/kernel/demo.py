@@ -1,4 +1,6 @@
-"""`make demo`: execute the showcase without a screen, print one row a kernel, write the page with its pictures."""
+"""`make demo`: execute the showcase without a screen, print one row a kernel, write the page with its
+pictures.
+"""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def emulate(
 ) -> Any:
     """Emulate `kernel` on host tensors; returns the emulator's result (findings, counts) with `outputs`.
 
-    blocks: block indices to run (None: all); target: 'emu:sm_XX' (the kernel's own architecture, else sm_90a);
-    schedule: 'forward', 'reverse' or a seed. Outputs not covered by `blocks` keep what they held.
+    blocks: block indices to run (None: all); target: 'emu:sm_XX' (the kernel's own architecture, else
+    sm_90a); schedule: 'forward', 'reverse' or a seed. Outputs not covered by `blocks` keep what they held.
     """
     from tilebench.backends.emulator import run_program
 

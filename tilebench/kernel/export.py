@@ -1,4 +1,6 @@
-"""A report on disk: JSON to read back, or one HTML page with its pictures that needs no script and no network."""
+"""A report on disk: JSON to read back, or one HTML page with its pictures that needs no script and no
+network.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""`--isolate`: the launch happens in a worker process, so that a fault there leaves this process, its variables and its GPU alone.
+"""`--isolate`: the launch happens in a worker process, so that a fault there leaves this process, its
+variables and its GPU alone.
 
-The worker gets the cell's text, plain constants that it uses, and the inputs as raw bytes; it sends the outputs back. Frames are a
-JSON header with a length before it and raw buffers after it: no pickle, no port.
+The worker gets the cell's text, plain constants that it uses, and the inputs as raw bytes; it sends the
+outputs back. Frames are a JSON header with a length before it and raw buffers after it: no pickle, no port.
 """
 
 from __future__ import annotations
@@ -103,7 +104,10 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any) -> Result:
-    """`session.run` of a cell's text with the launch in a worker. Raises LaunchError TB620 when the worker dies or hangs."""
+    """`session.run` of a cell's text with the launch in a worker.
+
+    Raises LaunchError TB620 when the worker dies or hangs.
+    """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (called with user values)
         raise LaunchError(
             "TB620", "only the text of a cell can run in a worker", fix="pass the program as text"
@@ -114,7 +118,8 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
     def launch(kernel: Kernel, values: Sequence[Any]) -> float:
         described, buffers = pack(values)
         header = {
-            "text": program, "name": options.get("name", ""), "settings": _plain(options.get("settings") or {}), "target": str(kernel.target),
+            "text": program, "name": options.get("name", ""),
+            "settings": _plain(options.get("settings") or {}), "target": str(kernel.target),
             "constants": before, "values": described,
         }  # fmt: skip
         reply, outputs = _ask(header, buffers, deadline_s)
@@ -168,7 +173,8 @@ def _ask(
             worker.wait(timeout=5)
             said = worker.stderr.read().decode(errors="replace").strip().splitlines()
             raise LaunchError(
-                "TB620", f"the worker ended without an answer (exit code {worker.returncode})", why=said[-1] if said else "a fault in the kernel ended its process",
+                "TB620", f"the worker ended without an answer (exit code {worker.returncode})",
+                why=said[-1] if said else "a fault in the kernel ended its process",
                 fix="this process is unharmed; --target emu finds out-of-bounds accesses and races",
             ) from None  # fmt: skip
     finally:
@@ -197,6 +203,7 @@ def _await(worker: subprocess.Popen[bytes], deadline_s: float) -> None:
         if ready:
             return
     raise LaunchError(
-        "TB621", f"the kernel did not finish within {deadline_s:g} s and its worker was ended", why="a loop without end, or a barrier that some threads never reach",
+        "TB621", f"the kernel did not finish within {deadline_s:g} s and its worker was ended",
+        why="a loop without end, or a barrier that some threads never reach",
         fix="this process is unharmed; --target emu says which barrier waits",
     )  # fmt: skip

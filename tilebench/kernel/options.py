@@ -52,7 +52,9 @@ _said: set[str] = set()
 
 
 def normalise(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Keys as member names ('TL_ENABLE_FAST_MATH'); one warning a process for each key that does nothing here."""
+    """Keys as member names ('TL_ENABLE_FAST_MATH'); one warning a process for each key that does nothing
+    here.
+    """
     result: dict[str, Any] = {}
     for key, value in (pass_configs or {}).items():
         member = _member(key)

@@ -95,7 +95,9 @@ class Profiler:
         rtol: float = 1e-2,
         max_mismatched_ratio: float = 0.01,
     ) -> None:
-        """Raise AssertionError unless the outputs agree with the reference on fresh inputs (up to the given ratio)."""
+        """Raise AssertionError unless the outputs agree with the reference on fresh inputs (up to the given
+        ratio).
+        """
         inputs = list(input_tensors) if input_tensors is not None else self.inputs()
         expected = reference_program(*[x.clone() for x in inputs])
         got = self.kernel(*inputs)
@@ -131,7 +133,10 @@ class Profiler:
         dynamic_symbolic_constraints: Any = None,
         **ignored: Any,
     ) -> Any:
-        """Milliseconds of one call (mean, median, min or max; or the quantiles asked for). warmup and rep in ms."""
+        """Milliseconds of one call (mean, median, min or max; or the quantiles asked for).
+
+        warmup and rep in ms.
+        """
         del dynamic_symbolic_constraints, ignored
         inputs = list(input_tensors) if input_tensors is not None else self.inputs()
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)

@@ -20,10 +20,12 @@ from tilebench.kernel.tune import TunedFunction
 def define(
     text: str, namespace: dict[str, Any] | None = None, name: str = "", cell: str = ""
 ) -> tuple[Any, Source]:
-    """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and its Source.
+    """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and
+    its Source.
 
-    The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel. Names that
-    the cell defines stay in `namespace`. Raises SyntaxTileError TB110 when there is no tile program.
+    The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel.
+    Names that the cell defines stay in `namespace`. Raises SyntaxTileError TB110 when there is no tile
+    program.
     """
     import tilebench
     import tilebench.language as language
@@ -44,7 +46,8 @@ def define(
             "TB110",
             "this cell has no tile program",
             why="a tile program is a function with `with T.Kernel(...)` in it",
-            fix="define one: @T.prim_func def f(A: T.Tensor((M, N), 'float16'), ...): with T.Kernel(...) as bx: ...",
+            fix="define one: @T.prim_func def f(A: T.Tensor((M, N), 'float16'), ...): with T.Kernel(...) "
+            "as bx: ...",
         )
     return list(programs.values())[-1], source
 
@@ -70,7 +73,10 @@ def _annotated(function: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A kernel and a value for each of its parameters, ready to run. made: inputs were made up, from a seed."""
+    """A kernel and a value for each of its parameters, ready to run.
+
+    made: inputs were made up, from a seed.
+    """
 
     kernel: Kernel
     values: tuple[Any, ...]
@@ -78,7 +84,8 @@ class Prepared:
 
 
 def prepare(
-    program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any = None, seed: int = 0,
+    program: Any, values: Sequence[Any] | None, settings: Mapping[str, Any], target: Any = None,
+    seed: int = 0,
     pass_configs: Mapping[Any, Any] | None = None,
 ) -> Prepared:  # fmt: skip
     """Compile the program for these inputs. values None: inputs are made from the shapes in the program.

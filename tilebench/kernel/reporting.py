@@ -1,4 +1,6 @@
-"""From a compiled kernel to its `Report`: facts gathered from the stages, the binary, the model and the last run."""
+"""From a compiled kernel to its `Report`: facts gathered from the stages, the binary, the model and the last
+run.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ def buffer_info(buffer: Buffer, allocated: Allocated | None) -> BufferInfo:
     slot = allocated.slots.get(buffer) if allocated else None
     versions = allocated.scheduled.versions.get(buffer, 1) if allocated else 1
     return BufferInfo(
-        buffer.name, sizes, buffer.dtype.name, buffer.scope, size, span(buffer.loc), slot.offset if slot else None, versions,
+        buffer.name, sizes, buffer.dtype.name, buffer.scope, size, span(buffer.loc),
+        slot.offset if slot else None, versions,
         slot.first if slot else 0, slot.last if slot else 0,
     )  # fmt: skip
 
@@ -95,8 +98,10 @@ def layout_info(
     swizzle = layout.swizzle
     table = layout.table
     return LayoutInfo(
-        name, "shared", layout.shape, bits, strides=layout.strides, panel=layout.panel or 0, panel_stride=layout.panel_stride,
-        swizzle=(swizzle.bits, swizzle.base, swizzle.shift), table=None if table is None else np.asarray(table).ravel(),
+        name, "shared", layout.shape, bits, strides=layout.strides, panel=layout.panel or 0,
+        panel_stride=layout.panel_stride,
+        swizzle=(swizzle.bits, swizzle.base, swizzle.shift),
+        table=None if table is None else np.asarray(table).ravel(),
         formula=layout.describe(), reason=reason, reason_line=line,
     )  # fmt: skip
 
@@ -134,7 +139,8 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
     moved = sum(cost.read.values()) + sum(cost.written.values())
     return OpInfo(
         ident, type(stmt).__name__.lower(), text, span(stmt.loc), instruction, reason, declined,
-        tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops, moved, "all", grid,
+        tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops,
+        moved, "all", grid,
     )  # fmt: skip
 
 
@@ -164,7 +170,8 @@ def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
         case Placed():
             rows = [
                 (
-                    f"{b.name}: {layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}",
+                    f"{b.name}: "
+                    f"{layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}",
                     b.loc,
                 )
                 for b, layout in stage.layouts.items()
@@ -194,7 +201,10 @@ def make_report(
     findings: Iterable[Finding] = (),
     extra: dict[str, Figure] | None = None,
 ) -> Report:
-    """The Report of a kernel. diffs: comparisons made (kernel/verify.py); run_ms: a measured time; history: earlier roofline points."""
+    """The Report of a kernel.
+
+    diffs: comparisons made (kernel/verify.py); run_ms: a measured time; history: earlier roofline points.
+    """
     prim = kernel.prim
     source = prim.loc.source if prim.loc else None
     compilation = kernel.compilation
@@ -260,7 +270,8 @@ def make_report(
         buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
         layouts=_layouts(placed), ops=infos,
         roles=tuple(RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values())) for r in partitioned.roles) if partitioned else (),
-        timelines=timelines, passes=_passes(stages or compilation), code=_code(kernel, stages), resources=resources,
+        timelines=timelines, passes=_passes(stages or compilation), code=_code(kernel, stages),
+        resources=resources,
         roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,
     )  # fmt: skip
 
@@ -273,11 +284,14 @@ def _verdict(diffs: Sequence[DiffInfo]) -> tuple[str, bool | None]:
     if bad:
         first = bad[0]
         return (
-            f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from {first.against} ({first.how})",
+            f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from "
+            f"{first.against} ({first.how})",
             False,
         )
     against = " and ".join(dict.fromkeys(d.against for d in decided))
-    return f"correct against {against}: {decided[0].how}", True
+    part = next((d for d in decided if d.checked < d.total - d.ambiguous), None)
+    share = f" on {part.checked} of {part.total} elements" if part else ""
+    return f"correct against {against}{share}: {decided[0].how}", True
 
 
 def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:

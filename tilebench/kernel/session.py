@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +14,21 @@ import numpy as np
 from tilebench.errors import TileError
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import verify
+from tilebench.kernel.args import bind
 from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.emulate import emulate
 from tilebench.kernel.program import define, prepare
 from tilebench.kernel.reporting import make_report
-from tilebench.kernel.target import device_of
+from tilebench.kernel.target import device_of, is_absent
 from tilebench.profiling.benchmark import measure
 from tilebench.report import DiffInfo, Figure, Finding, Report
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gives: the kernel, its report, a value for each parameter after the run, and the outputs alone."""
+    """What a run gives: the kernel, its report, a value for each parameter after the run, and the outputs
+    alone.
+    """
 
     kernel: Kernel
     report: Report
@@ -57,8 +62,9 @@ def run(
     """Compile a program (text or object), run it on `args` (made up from `seed` when None), check and report.
 
     ref: a PyTorch function of the inputs (the parameters that the kernel reads), giving its outputs;
-    launcher: launches the kernel on all its values and gives milliseconds (None: here; kernel/isolate.py has another);
-    settings: values of tunables; bench: time it with this many runs (0: the one run is timed on the CPU, not on a GPU).
+    launcher: launches the kernel on all its values and gives milliseconds (None: here; kernel/isolate.py has
+    another); settings: values of tunables; bench: time it with this many runs (0: the one run is timed on the
+    CPU, not on a GPU).
     """
     settings = dict(settings or {})
     if isinstance(program, str):
@@ -74,6 +80,8 @@ def run(
         return Result(kernel, make_report(kernel))
     before = verify.snapshot(prepared.values)
     poison(kernel, prepared.values)
+    if is_absent(kernel.target) and launcher is None:
+        return _emulated(kernel, prepared.values, before, seed)
     wall_ms = (launcher or launch_here)(kernel, prepared.values)
     findings: list[Finding] = list(unwritten(kernel, prepared.values))
     diffs: list[DiffInfo] = []
@@ -81,6 +89,33 @@ def run(
         diffs = _compare(kernel, before, prepared.values, ref, atol, rtol, seed)
     run_ms = _timing(kernel, before, bench, wall_ms)
     return Result(kernel, make_report(kernel, diffs=diffs, run_ms=run_ms, findings=findings), prepared.values)
+
+
+EMULATED_BLOCKS = 4
+"""Blocks of a kernel for an absent GPU that are run in the emulator: corners of the grid first."""
+
+
+def _emulated(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], seed: int) -> Result:
+    """A kernel for a GPU that is not here: compiled, a few blocks emulated thread by thread, and those compared with the oracle."""
+    call = bind(kernel.prim, values, "cpu", host_arrays=True)
+    kernel.last_call = call
+    findings: list[Finding] = []
+    diffs: list[DiffInfo] = []
+    blocks = verify.sample_blocks(call.grid, EMULATED_BLOCKS, seed) if 0 not in call.grid else []
+    if blocks:
+        result = emulate(kernel, *values, blocks=blocks)
+        findings = [f for f in result.findings if f.kind != "unwritten"]
+        references = verify.oracle_references(kernel, before, seed, blocks)
+        for param, value in zip(kernel.params, values, strict=True):
+            if param.name in references:
+                got, dtype = verify.host_values(value, param.name)
+                diffs.append(verify.compare(param.name, got, dtype, references[param.name], kernel=kernel))
+    total = math.prod(call.grid)
+    note = (
+        f"no GPU here: compiled for {kernel.target.arch}, {len(blocks)} of {total} blocks run by the emulator"
+    )
+    findings.append(Finding("emulated", "info", note))
+    return Result(kernel, make_report(kernel, diffs=diffs, findings=findings), tuple(values))
 
 
 def launch_here(kernel: Kernel, values: Sequence[Any]) -> float:
@@ -128,7 +163,10 @@ def _compare(
 def reference_values(
     kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], outputs: Sequence[str]
 ) -> dict[str, Any]:
-    """The reference's outputs by name. It is called with the values of the parameters that the kernel reads."""
+    """The reference's outputs by name.
+
+    It is called with the values of the parameters that the kernel reads.
+    """
     inputs = [v for p, v in zip(kernel.params, before, strict=True) if p.role != "out"]
     try:
         made = ref(*[x.clone() if hasattr(x, "clone") else x for x in inputs])
@@ -149,7 +187,9 @@ def reference_values(
 
 
 def poison(kernel: Kernel, values: Sequence[Any]) -> None:
-    """Fill the tensors that the kernel only writes with NaN (the lowest value for integers), so that gaps show."""
+    """Fill the tensors that the kernel only writes with NaN (the lowest value for integers), so that gaps
+    show.
+    """
     for param, value in zip(kernel.params, values, strict=True):
         if param.role == "out" and isinstance(param.value, Buffer):
             fill = (
@@ -166,7 +206,9 @@ def poison(kernel: Kernel, values: Sequence[Any]) -> None:
 
 
 def unwritten(kernel: Kernel, values: Sequence[Any]) -> list[Finding]:
-    """A finding for each float output that still holds the poison of `poison` in all of a row of blocks' worth of elements."""
+    """A finding for each float output that still holds the poison of `poison` in all of a row of blocks'
+    worth of elements.
+    """
     found: list[Finding] = []
     for param, value in zip(kernel.params, values, strict=True):
         if param.role != "out" or not isinstance(param.value, Buffer) or not param.value.dtype.is_float:

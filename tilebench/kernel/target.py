@@ -13,8 +13,8 @@ from tilebench.targets import Target, parse
 def resolve(target: Any = None) -> Target:
     """The concrete Target of a `target=` value (None: the configuration's).
 
-    auto is the GPU when there is one, else the CPU through llvmlite, else interp. `cuda` without an architecture is the
-    GPU's own, or sm_90a when there is no GPU (compiling always works).
+    auto is the GPU when there is one, else the CPU through llvmlite, else interp. `cuda` without an
+    architecture is the GPU's own, or sm_90a when there is no GPU (compiling always works).
     """
     wanted = parse(current().target if target in (None, "auto") else _text(target))
     if wanted.kind == "auto":
@@ -28,7 +28,9 @@ def resolve(target: Any = None) -> Target:
 
 
 def _text(target: Any) -> Any:
-    """TileLang's spellings of targets: dicts and objects with kind and arch pass through; 'c' and 'llvm' are the CPU."""
+    """TileLang's spellings of targets: dicts and objects with kind and arch pass through; 'c' and 'llvm' are
+    the CPU.
+    """
     if isinstance(target, str):
         return {"llvm": "cpu", "c": "cpu"}.get(target, target)
     return target
@@ -45,5 +47,10 @@ def gpu_arch() -> str | None:
 
 
 def device_of(target: Target) -> str:
-    """'cuda' when the target reads device memory, else 'cpu'."""
-    return "cuda" if target.kind == "cuda" else "cpu"
+    """'cuda' when the target reads device memory, else 'cpu' (also for a GPU that is not here: see `is_absent`)."""
+    return "cuda" if target.kind == "cuda" and gpu_arch() is not None else "cpu"
+
+
+def is_absent(target: Target) -> bool:
+    """Whether the target is a GPU and this machine has none: kernels can be compiled and emulated, not launched."""
+    return target.kind == "cuda" and gpu_arch() is None

@@ -23,7 +23,9 @@ class Trial:
 
 
 class TunedFunction:
-    """What `@autotune` makes of a `@jit` function: calling it without the tunables picks the best configuration."""
+    """What `@autotune` makes of a `@jit` function: calling it without the tunables picks the best
+    configuration.
+    """
 
     def __init__(self, function: Any, configs: Any, options: Mapping[str, Any]) -> None:
         self.function = function
@@ -132,7 +134,8 @@ def autotune(
     skip_check: bool = False,
     **accepted: Any,
 ) -> Any:
-    """Decorator above `@jit`: measure every configuration (a list of dicts, or a function that gives one), keep the best.
+    """Decorator above `@jit`: measure every configuration (a list of dicts, or a function that gives one),
+    keep the best.
 
     Configurations that do not compile or disagree with ref_prog are discarded with their reason (`.trials`).
     """
@@ -150,7 +153,8 @@ def autotune(
     if configs is None:
         raise TypeError("autotune needs configs=[{...}, ...]")
     options = {
-        "warmup": warmup, "rep": rep, "supply_type": supply_type, "ref_prog": ref_prog, "supply_prog": supply_prog, "rtol": rtol,
+        "warmup": warmup, "rep": rep, "supply_type": supply_type, "ref_prog": ref_prog,
+        "supply_prog": supply_prog, "rtol": rtol,
         "atol": atol, "max_mismatched_ratio": max_mismatched_ratio, "skip_check": skip_check,
     }  # fmt: skip
     if func is not None:

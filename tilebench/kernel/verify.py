@@ -1,9 +1,10 @@
-"""Is the result right? Each output against the float64 oracle's running error bound, and against PyTorch when asked.
+"""Is the result right? Each output against the float64 oracle's running error bound, and against PyTorch when
+asked.
 
-Against the oracle: |got - value| <= bound, element by element; elements whose value hangs on a comparison within its own
-error are ambiguous, left out and counted. Against a reference given by the user: |got - reference| <= 2 * bound, since
-the reference, a right program for the same function in the same types, may be off by its own bound; with atol/rtol the user's rule.
-NaN and infinities must stand at the same places.
+Against the oracle: |got - value| <= bound, element by element; elements whose value hangs on a comparison
+within its own error are ambiguous, left out and counted. Against a reference given by the user: |got -
+reference| <= 2 * bound, since the reference, a right program for the same function in the same types, may be
+off by its own bound; with atol/rtol the user's rule. NaN and infinities must stand at the same places.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def snapshot(values: Sequence[Any]) -> list[Any]:
 def against_oracle(
     kernel: Kernel, before: Sequence[Any], after: Sequence[Any], seed: int = 0
 ) -> list[DiffInfo]:
-    """Each written tensor compared with the oracle. before: all parameter values ahead of the run; after: behind it."""
+    """Each written tensor compared with the oracle.
+
+    before: all parameter values ahead of the run; after: behind it.
+    """
     references = oracle_references(kernel, before, seed)
     infos: list[DiffInfo] = []
     for param, value in zip(kernel.params, after, strict=True):
@@ -69,8 +73,10 @@ def against_oracle(
     return infos
 
 
-def oracle_references(kernel: Kernel, before: Sequence[Any], seed: int = 0) -> dict[str, Reference]:
-    """The oracle's references by output name; blocks are sampled when the whole launch is too much work.
+def oracle_references(
+    kernel: Kernel, before: Sequence[Any], seed: int = 0, blocks: Sequence[tuple[int, ...]] | None = None
+) -> dict[str, Reference]:
+    """The oracle's references by output name, of `blocks` (None: all, or a sample when that is too much work).
 
     The one reason to have none is a statement that the oracle does not know: then the dict is empty.
     """
@@ -80,9 +86,8 @@ def oracle_references(kernel: Kernel, before: Sequence[Any], seed: int = 0) -> d
     call = args.bind(kernel.prim, [_host(v) for v in before], "cpu", host_arrays=True)
     work = count(kernel.prim, call.grid, call.symbols)
     total = math.prod(call.grid)
-    blocks = None
     effort = work.flops + 4 * work.global_bytes
-    if effort > ORACLE_WORK and total > 4:
+    if blocks is None and effort > ORACLE_WORK and total > 4:
         blocks = sample_blocks(call.grid, max(4, int(total * ORACLE_WORK / effort)), seed)
     try:
         results = evaluate(kernel.prim, call.arguments, call.symbols, call.grid, blocks)
@@ -194,7 +199,8 @@ def compare(
     how = rule or (
         "equal bit for bit"
         if exact
-        else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its own {dtype} arithmetic"
+        else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its "
+        f"own {dtype} arithmetic"
     )
     if reference.bound is None:
         verdict, how = "unchecked", "no error bound is known for this program"
@@ -203,9 +209,12 @@ def compare(
     finite = np.where(checked & np.isfinite(error), error, 0.0)
     heat, step = _heat(np.where(checked, np.minimum(shown, 1e30), 0.0))
     return DiffInfo(
-        output=name, against=reference.against, verdict=verdict, how=how, max_abs=float(finite.max(initial=0.0)),
-        max_rel=float(np.where(checked & np.isfinite(relative), relative, 0.0).max(initial=0.0)), max_ratio=float(min(shown.max(initial=0.0), 1e30)),
-        wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total, heat=heat, heat_step=step,
+        output=name, against=reference.against, verdict=verdict, how=how,
+        max_abs=float(finite.max(initial=0.0)),
+        max_rel=float(np.where(checked & np.isfinite(relative), relative, 0.0).max(initial=0.0)),
+        max_ratio=float(min(shown.max(initial=0.0), 1e30)),
+        wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total,
+        heat=heat, heat_step=step,
         worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(a, b, error, checked, dtype),
         pattern=_pattern(wrong) if wrong.any() else "",
     )  # fmt: skip
@@ -235,7 +244,8 @@ def _worst(
     line = _writer_line(kernel, name)
     return tuple(
         WorstElement(
-            tuple(int(i) for i in np.unravel_index(int(k), a.shape)), float(a.ravel()[k]), float(b.ravel()[k]),
+            tuple(int(i) for i in np.unravel_index(int(k), a.shape)), float(a.ravel()[k]),
+            float(b.ravel()[k]),
             float(min(error.ravel()[k], 1e300)), float(min(flat[k], 1e30)), line,
         )
         for k in top

@@ -1,0 +1,210 @@
+"""What was compiled in this process, by what it was compiled from: the second run of a cell compiles nothing.
+
+The key of a program is its text and the value of everything that the text can name: globals, closure cells,
+defaults,
+annotations, the same of each function and macro that it calls; then the target, the options and the configuration. A
+program that names a value which may change without its key changing (a tensor, an object of the user's class, a module of
+the user's, `globals()`) has no key, and is compiled each time; the store of binaries still saves the longest part.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, cast
+
+import numpy as np
+
+from tilebench import compiler, config
+from tilebench.errors import TileError
+from tilebench.ir import tile
+from tilebench.ir.dtype import DType
+from tilebench.ir.expr import Var
+from tilebench.targets import Target
+
+ENTRIES = 64
+TRUSTED = frozenset({"builtins", "tilebench", "numpy", "torch", "math", "cmath", "typing", "functools", "itertools",
+                     "operator", "dataclasses", "enum", "collections", "__future__"})  # fmt: skip
+"""Packages whose functions, classes and constants do not change while a notebook lives."""
+IMPURE = frozenset(
+    {"globals", "locals", "vars", "eval", "exec", "open", "input", "print", "id", "__import__"}
+)
+"""Built-in functions whose value or effect is not in the text."""
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+class NoKey(Exception):
+    """The program names something that may change without its key changing."""
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A parsed program with its options, and what the compiler made of it."""
+
+    prim: tile.Kernel
+    compilation: compiler.Compilation
+
+
+class Memory:
+    """The last ENTRIES compilations. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Any, Recalled] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> Recalled | None:
+        """The compilation with this key, which becomes the last to be forgotten."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+            return found
+
+    def put(self, key: Any, value: Recalled) -> None:
+        """Keep a compilation; the one not asked for longest goes."""
+        with self._lock:
+            self._entries[key] = value
+            self._entries.move_to_end(key)
+            while len(self._entries) > ENTRIES:
+                self._entries.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+
+
+@functools.cache
+def memory() -> Memory:
+    """The one memory of this process."""
+    return Memory()
+
+
+def key_of(program: Any, target: Target, *options: Any) -> Any:
+    """A hashable key of a program (a function or a @T.prim_func), or None when it has none."""
+    freezer = _Freezer()
+    try:
+        return freezer.value(program), freezer.value(options), str(target), config.current()
+    except (NoKey, RecursionError, TileError):
+        return None
+
+
+class _Freezer:
+    """Hashable stand-ins for values: equal exactly when the values mean the same to the compiler."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+
+    def value(self, x: Any) -> Any:
+        """The stand-in of `x`. Raises NoKey when it has none."""
+        if x is None or x is Ellipsis or isinstance(x, DType):
+            return (type(x).__name__, str(x))
+        if isinstance(x, bool | int | str | bytes):
+            return (type(x), x)
+        if isinstance(x, float | complex):
+            return (type(x), repr(x))  # 0.0 and -0.0 are equal, and differ
+        if isinstance(x, tuple | list):
+            return (type(x).__name__, *map(self.value, cast("tuple[Any, ...]", x)))
+        if isinstance(x, set | frozenset):
+            return (type(x).__name__, frozenset(map(self.value, cast("set[Any]", x))))
+        if isinstance(x, Mapping):
+            table = cast("Mapping[Any, Any]", x)
+            return ("mapping", *((self.value(k), self.value(v)) for k, v in table.items()))
+        if isinstance(x, range | slice):
+            return (type(x).__name__, self.value(x.start), self.value(x.stop), self.value(x.step))
+        if isinstance(x, Enum):
+            return ("enum", type(x).__module__, type(x).__qualname__, x.name, self.value(x.value))
+        return self._object(x)
+
+    def _object(self, x: Any) -> Any:
+        known = self._seen.get(id(x))
+        if known is not None:
+            return ("again", known)
+        self._seen[id(x)] = len(self._seen)
+        if isinstance(x, types.FunctionType):
+            return (
+                ("library", x.__module__, x.__qualname__) if _is_trusted(x.__module__) else self._function(x)
+            )
+        if isinstance(x, types.ModuleType | type):
+            name = x.__name__ if isinstance(x, types.ModuleType) else x.__module__
+            if not _is_trusted(name):
+                raise NoKey(name)
+            return ("library", name, getattr(x, "__qualname__", ""))
+        if isinstance(x, types.BuiltinFunctionType | np.ufunc):
+            if x.__name__ in IMPURE or not (isinstance(x, np.ufunc) or _is_trusted(x.__module__)):
+                raise NoKey(x.__name__)
+            return ("builtin", x.__name__, str(getattr(x, "__module__", "")))
+        if isinstance(x, np.generic | np.dtype) or type(x).__name__ == "dtype":
+            return (type(x).__name__, repr(cast(Any, x)))
+        if isinstance(x, functools.partial):
+            part = cast("functools.partial[Any]", x)
+            return ("partial", self.value(part.func), self.value(part.args), self.value(part.keywords))
+        return self._ours(x)
+
+    def _ours(self, x: Any) -> Any:
+        """Values of the language: markers, symbols, programs, macros, buffers."""
+        kind = type(x)
+        if not _is_trusted(kind.__module__, only="tilebench"):
+            raise NoKey(kind.__name__)
+        if isinstance(x, Var) or kind.__name__ == "ConstVar":
+            return (kind.__name__, x.name, str(getattr(x, "dtype", "")))  # which of them it is: by `again`
+        function = getattr(x, "function", None)
+        if function is not None:
+            own = {"scope", "options", "attrs", "configs"} & vars(x).keys()
+            scope = getattr(x, "scope", {})
+            facts = tuple((name, self.value(getattr(x, name))) for name in sorted(own - {"scope"}))
+            frozen = (
+                self._function(function, scope)
+                if isinstance(function, types.FunctionType)
+                else self.value(function)
+            )
+            return (kind.__name__, frozen, facts)
+        if is_dataclass(x) and cast(Any, kind).__dataclass_params__.frozen:
+            return (kind.__qualname__, *((f.name, self.value(getattr(x, f.name))) for f in fields(x)))
+        raise NoKey(kind.__name__)
+
+    def _function(self, function: types.FunctionType, scope: Mapping[str, Any] | None = None) -> Any:
+        """A user's function: where and what its text is, and the values of the names in it."""
+        from tilebench.language.scope import outer_names, source_of
+
+        self._seen.setdefault(id(function), len(self._seen))
+        source, code = source_of(function), function.__code__
+        known = {**(scope or {}), **outer_names(function)}
+        names = set(names_in(code)) | set(code.co_freevars)
+        if names & IMPURE - known.keys():
+            raise NoKey("a built-in function")
+        annotations = dict(function.__annotations__)
+        for text in annotations.values():
+            names |= set(_WORD.findall(text)) if isinstance(text, str) else set()
+        return (
+            "function",
+            (function.__qualname__, code.co_firstlineno, source.name, source.text, source.first_line, code),
+            tuple((name, self.value(known[name])) for name in sorted(names & known.keys())),
+            self.value(annotations),
+            self.value(function.__defaults__),
+            self.value(function.__kwdefaults__),
+        )
+
+
+def names_in(code: types.CodeType) -> list[str]:
+    """Every global and attribute name in a function's code and in the functions inside it."""
+    found = list(code.co_names)
+    for constant in code.co_consts:
+        if inspect.iscode(constant):
+            found += names_in(constant)
+    return found
+
+
+def _is_trusted(module: str | None, only: str = "") -> bool:
+    package = (module or "").partition(".")[0]
+    if only:
+        return package == only
+    return package in TRUSTED and package in {*sys.modules, "__future__"}
