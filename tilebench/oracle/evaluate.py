@@ -1,4 +1,7 @@
-"""A tile program, block by block, on numbers with bounds. Parallel nests run as arrays over their iteration space."""
+"""A tile program, block by block, on numbers with bounds.
+
+Parallel nests run as arrays over their iteration space.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ MAX_TRIPS = 1 << 20
 
 @dataclass(frozen=True)
 class OracleResult:
-    """One written tensor. value float64 (or int64); covered: elements that the evaluated blocks wrote; ambiguous: left out."""
+    """One written tensor.
+
+    value float64 (or int64); covered: elements that the evaluated blocks wrote; ambiguous: left out.
+    """
 
     value: np.ndarray
     bound: np.ndarray
@@ -74,7 +80,9 @@ class Memory:
 
 @dataclass
 class Frame:
-    """What is in force: values of Vars, the active mask of a Parallel nest (None: uniform), per-iteration variables."""
+    """What is in force: values of Vars, the active mask of a Parallel nest (None: uniform), per-iteration
+    variables.
+    """
 
     values: dict[Var, Val]
     mask: Any = None
@@ -89,9 +97,11 @@ def evaluate(
     grid: tuple[int, ...],
     blocks: Sequence[tuple[int, ...]] | None = None,
 ) -> dict[str, OracleResult]:
-    """The written tensors by parameter name. arguments as for an Executable with host arrays; blocks None: all.
+    """The written tensors by parameter name. arguments as for an Executable with host arrays; blocks None:
+    all.
 
-    Raises OracleUnsupported for per-thread code, and for atomics on global memory when only some blocks are asked for.
+    Raises OracleUnsupported for per-thread code, and for atomics on global memory when only some blocks are
+    asked for.
     """
     _supported(kernel, blocks)
     machine = Machine(kernel, arguments, symbols)
@@ -327,7 +337,9 @@ class Machine:
                 raise OracleUnsupported(type(e).__name__)
 
     def load(self, buffer: Buffer, indices: tuple[Val, ...], f: Frame) -> Val:
-        """Elements of a buffer; an index outside (only under a guard that does not hold) gives whatever is nearest."""
+        """Elements of a buffer; an index outside (only under a guard that does not hold) gives whatever is
+        nearest.
+        """
         if buffer.scope in ("var", "local") and f.shape and buffer in f.private:
             return self._private(buffer, indices, f)
         m = self.memory[buffer]
@@ -357,7 +369,9 @@ class Machine:
         return Val(m.value.ravel()[flat], m.bound.ravel()[flat], buffer.dtype, m.ambiguous.ravel()[flat])
 
     def store(self, buffer: Buffer, indices: tuple[Val, ...], value: Val, f: Frame) -> None:
-        """`buffer[indices] = value` in the active iterations; outside elements raise (the program is wrong there)."""
+        """`buffer[indices] = value` in the active iterations; outside elements raise (the program is wrong
+        there).
+        """
         if buffer.scope in ("var", "local") and f.shape:
             self._store_private(buffer, indices, value, f)
             return
@@ -383,7 +397,9 @@ class Machine:
     def _targets(
         self, m: Memory, indices: tuple[Val, ...], value: Val, f: Frame
     ) -> tuple[Any, tuple[Any, Any, Any]]:
-        """The places written, and value, bound and ambiguity there: only active iterations, everything broadcast."""
+        """The places written, and value, bound and ambiguity there: only active iterations, everything
+        broadcast.
+        """
         if any(np.any(i.ambiguous) for i in indices):
             raise OracleUnsupported("a store whose place hangs on rounding")
         parts = [np.asarray(i.value) for i in indices]

@@ -1,7 +1,9 @@
-"""Intrinsic functions on numbers with bounds: the value in float64, the derivative for the operand's error, ulps for the function's.
+"""Intrinsic functions on numbers with bounds: the value in float64, the derivative for the operand's error,
+ulps for the function's.
 
-ULPS are the larger of CUDA's documented maximum for the single-precision function (CUDA C++ programming guide, mathematical
-functions appendix), its approximate form where fast math may choose it, and 4 for polynomials of other targets.
+ULPS are the larger of CUDA's documented maximum for the single-precision function (CUDA C++ programming
+guide, mathematical functions appendix), its approximate form where fast math may choose it, and 4 for
+polynomials of other targets.
 """
 
 from __future__ import annotations
@@ -16,24 +18,37 @@ from tilebench.ir.dtype import DType
 from tilebench.oracle.value import FLUSH, OracleUnsupported, Val, make, rounded
 
 ULPS = {
-    "exp": 4, "exp2": 4, "exp10": 4, "log": 4, "log2": 4, "log10": 4, "log1p": 4, "sqrt": 4, "rsqrt": 4, "rcp": 4, "sin": 4,
-    "cos": 4, "tan": 8, "sinh": 8, "cosh": 8, "tanh": 8, "asin": 8, "acos": 8, "atan": 8, "asinh": 8, "acosh": 8, "atanh": 8,
+    "exp": 4, "exp2": 4, "exp10": 4, "log": 4, "log2": 4, "log10": 4, "log1p": 4, "sqrt": 4, "rsqrt": 4,
+    "rcp": 4, "sin": 4,
+    "cos": 4, "tan": 8, "sinh": 8, "cosh": 8, "tanh": 8, "asin": 8, "acos": 8, "atan": 8, "asinh": 8,
+    "acosh": 8, "atanh": 8,
     "erf": 8, "sigmoid": 8, "fmod": 0, "atan2": 8, "hypot": 8,
 }  # fmt: skip
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 VALUE: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2, "log10": np.log10,
-    "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x, "sin": np.sin, "cos": np.cos,
-    "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
+    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "rcp": lambda x: 1 / x,
+    "sin": np.sin, "cos": np.cos,
+    "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
-_STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "trunc": np.trunc, "nearbyint": np.rint}
+def _away(x: Any) -> Any:
+    """Nearest integer, halves away from zero."""
+    return np.trunc(x + np.copysign(0.5, x))
+
+
+_STEPS = {"floor": np.floor, "ceil": np.ceil, "round": _away, "trunc": np.trunc, "nearbyint": np.rint}
 
 
 def _spread(name: str, x: Any, e: Any, r: Any) -> Any:
-    """How far the function moves when its argument moves by e: exact where monotone, the steepest slope nearby elsewhere."""
+    """How far the function moves when its argument moves by e: exact where monotone, the steepest slope
+    nearby elsewhere.
+    """
     f = VALUE[name]
     if name in ("sin", "cos"):
         return np.minimum(np.abs(e), 2.0)

@@ -312,5 +312,6 @@ def _uniform(f: Frame) -> Frame:
 
 
 _OPS: dict[str, Callable[[Any, Machine, Frame], None]] = {
-    "Copy": _copy, "Fill": _fill, "Gemm": _gemm, "Reduce": _reduce, "Scan": _scan, "Transpose": _transpose, "AtomicTile": _atomic,
+    "Copy": _copy, "Fill": _fill, "Gemm": _gemm, "Reduce": _reduce, "Scan": _scan, "Transpose": _transpose,
+    "AtomicTile": _atomic,
 }  # fmt: skip

@@ -10,7 +10,9 @@ import numpy as np
 from tilebench.ir.dtype import DType, round_to
 
 TINY = {"float16": 2.0**-25, "float8_e4m3": 2.0**-10, "float8_e5m2": 2.0**-17, "bfloat16": 2.0**-134, "float32": 2.0**-150, "tfloat32": 2.0**-137, "float64": 0.0}  # fmt: skip
-"""Half the smallest subnormal of each float type (float32: also what flush-to-zero may lose is charged by FLUSH)."""
+"""Half the smallest subnormal of each float type (float32: also what flush-to-zero may lose is charged by
+FLUSH).
+"""
 FLUSH = 2.0**-126
 """Targets may flush float32 subnormals in special functions: charged there only."""
 
@@ -21,7 +23,9 @@ class OracleUnsupported(Exception):
 
 @dataclass(frozen=True)
 class Val:
-    """Arrays (or scalars) of one dtype: value in float64 (int64 for integers, bool), bound >= 0, ambiguous or not."""
+    """Arrays (or scalars) of one dtype: value in float64 (int64 for integers, bool), bound >= 0, ambiguous or
+    not.
+    """
 
     value: Any
     bound: Any
@@ -97,7 +101,9 @@ def whole(values: np.ndarray) -> bool:
 
 
 def cast(a: Val, dtype: DType) -> Val:
-    """Value conversion: to narrower floats rounds, to integers truncates and clamps, NaN gives 0, to bool is != 0."""
+    """Value conversion: to narrower floats rounds, to integers truncates and clamps, NaN gives 0, to bool is
+    != 0.
+    """
     if a.dtype == dtype:
         return a
     if dtype.kind == "bool":
@@ -272,7 +278,9 @@ def _integer(op: str, a: Val, b: Val, dtype: DType, ambiguous: Any) -> Val:
 
 
 def select(condition: Val, then: Val, orelse: Val) -> Val:
-    """`then` where condition; where the condition is ambiguous the bound covers both arms (integers become ambiguous)."""
+    """`then` where condition; where the condition is ambiguous the bound covers both arms (integers become
+    ambiguous).
+    """
     c = np.asarray(condition.value, bool)
     value = np.where(c, then.value, orelse.value)
     bound = np.where(c, then.bound, orelse.bound)
