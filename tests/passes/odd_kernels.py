@@ -243,3 +243,20 @@ def a_name_between_two_parallel_loops() -> Kernel:
     inner = Parallel((j,), (16,), Store(O, (r, j), X[r, j] + A[i, j]))
     d.add(copy(A, X), Parallel((i,), (16,), Seq((Bind(r, (i * 3) % 16), inner))))
     return d.kernel()
+
+
+@kernel
+def packed_elements() -> Kernel:
+    d = Draft("packed", (2,), 128)
+    b = d.blocks[0]
+    A, O = d.tensor("A", (48, 40), "int8"), d.tensor("O", (48, 80), "float16", "out")
+    packed, wide = d.fragment("packed", (24, 40), "int8"), d.fragment("wide", (24, 80), "float16")
+    tall = d.fragment("tall", (72, 40), "int8")
+    P = d.tensor("P", (144, 40), "int8", "out")
+    d.add(copy(A[b * 24, 0], packed))
+    with d.parallel(24, 80) as (i, j):
+        d.store(wide, (i, j), (packed[i, j // 2] >> (j % 2)) & 1)
+    with d.parallel(72, 40) as (i, j):
+        d.store(tall, (i, j), packed[i // 3, j] + i % 3)
+    d.add(copy(wide, O[b * 24, 0]), copy(tall, P[b * 72, 0]))
+    return d.kernel()

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tilebench.errors import Loc
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Call, Expr, Load, Var, cast, const, int_value, is_const, same
+from tilebench.ir.expr import Binary, Call, Expr, Load, Var, cast, const, int_value, is_const, same
 from tilebench.ir.rewrite import rebuild_keeping_binders, seq, substitute, walk
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import (
@@ -279,13 +279,70 @@ def pulled_back(node: Node, access: Access, held: FragmentLayout, threads: int) 
     if held.threads != threads:
         return None
     affine = affine_access(access, node.names)
-    if affine is None:
-        return None
-    found = held.pullback(affine, node.extents)
+    found = held.pullback(affine, node.extents) if affine is not None else _unpacked(node, access, held)
     if found is None or not found.is_digits or found.threads != threads:
         return None
     found = interned(found)
     return found if found.covers else None
+
+
+def _packed_dims(node: Node, access: Access) -> list[tuple[int, int]] | None:
+    """(loop variable, c) of each dimension for indices i and j // c, each variable once; else None."""
+    shape = access.buffer.static_shape
+    if len(shape) != len(node.names) or len(access.indices) != len(shape):
+        return None
+    targets: list[tuple[int, int]] = []
+    for index, extent in zip(access.indices, shape, strict=True):
+        base, by = index, 1
+        if isinstance(index, Binary) and index.op == "floordiv":
+            base, by = index.left, int_value(index.right) or 0
+        k = next((k for k, v in enumerate(node.names) if v is base), None)
+        if k is None or by < 1 or node.extents[k] != extent * by or k in [t for t, _ in targets]:
+            return None
+        targets.append((k, by))
+    return targets
+
+
+def _unpacked(node: Node, access: Access, held: FragmentLayout) -> FragmentLayout | None:
+    """The loop layout for a packed fragment: c neighbours share an element of it, in one thread."""
+    targets = _packed_dims(node, access)
+    if targets is None or not held.is_digits:
+        return None
+
+    def moved(d: Digit) -> Digit:
+        return d if d.dim is None else Digit(d.size, targets[d.dim][0], d.stride * targets[d.dim][1])
+
+    near = tuple(Digit(by, k, 1) for k, by in targets if by > 1)
+    return FragmentLayout(node.extents, (*near, *map(moved, held.reg)), tuple(map(moved, held.thread)))
+
+
+def _packed(node: Node, access: Access, loop: FragmentLayout) -> FragmentLayout | None:
+    """The layout of a packed fragment for a loop: digits within one element fall away."""
+    targets = _packed_dims(node, access)
+    if targets is None or not loop.is_digits:
+        return None
+    place = {k: (d, by) for d, (k, by) in enumerate(targets)}
+
+    def moved(digits: Sequence[Digit], threads: bool) -> list[Digit] | None:
+        out: list[Digit] = []
+        for d in digits:
+            if d.dim is None:
+                out += [d] if threads else []
+                continue
+            dim, by = place[d.dim]
+            low = min(d.size, by // d.stride) if d.stride < by else 1  # values that stay within one element
+            if d.size % low or (d.stride < by and by % d.stride) or (d.stride >= by and d.stride % by):
+                return None
+            if low > 1 and threads:
+                out.append(Digit(low, None))
+            if d.size > low:
+                out.append(Digit(d.size // low, dim, max(1, d.stride * low // by)))
+        return out
+
+    reg, thread = moved(loop.reg, False), moved(loop.thread, True)
+    if reg is None or thread is None:
+        return None
+    return interned(FragmentLayout(access.buffer.static_shape, tuple(reg), tuple(thread)))
 
 
 @lru_cache(maxsize=1024)
@@ -300,7 +357,7 @@ def derived(node: Node, access: Access, loop: FragmentLayout) -> FragmentLayout 
     shape = access.buffer.static_shape
     affine = affine_access(access, node.names)
     if affine is None:
-        return None
+        return _packed(node, access, loop)
     order: list[int | None] = []
     for (coefficients, constant), extent in zip(affine, shape, strict=True):
         used = [k for k, c in enumerate(coefficients) if c]
