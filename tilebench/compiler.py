@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -28,7 +29,10 @@ Stage = Typed | Selected | Partitioned | Placed | Scheduled | Allocated | Synchr
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a pass gave and how long it took. The text of a stage is made on demand (kernel/passes_text.py)."""
+    """What a pass gave and how long it took.
+
+    The text of a stage is made on demand (kernel/passes_text.py).
+    """
 
     name: str
     stage: Stage
@@ -37,7 +41,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Compilation:
-    """A kernel taken through the compiler for one target. executable is None when only the stages were asked for."""
+    """A kernel taken through the compiler for one target.
+
+    executable is None when only the stages were asked for.
+    """
 
     kernel: Kernel
     target: Target
@@ -46,7 +53,10 @@ class Compilation:
     build_microseconds: float = 0.0
 
     def stage(self, kind: type[Any]) -> Any:
-        """The stage value of this type, e.g. `compilation.stage(Placed)`. Raises KeyError when it was not reached."""
+        """The stage value of this type, as in `compilation.stage(Placed)`.
+
+        Raises KeyError when it was not reached.
+        """
         for snapshot in self.snapshots:
             if isinstance(snapshot.stage, kind):
                 return snapshot.stage
@@ -97,7 +107,7 @@ def passes() -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 
 
 def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) -> Compilation:
-    """Take the kernel through its stages: to Typed, or to Lowered when the target (or thread_ir) asks for it."""
+    """Take the kernel through its stages: to Typed, or to Lowered when the target or thread_ir wants it."""
     from tilebench.passes.check import check
 
     snapshots: list[Snapshot] = []
@@ -136,8 +146,25 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) ->
 
 
 def build(kernel: Kernel, target: Target) -> Compilation:
-    """Compile the kernel for the target. Raises TileError: what is wrong with the program, or what the target lacks."""
-    stages = analyse(kernel, target)
+    """Compile the kernel for the target.
+
+    Raises TileError: what is wrong with the program, or what the target lacks.
+    """
+    return with_executable(analyse(kernel, target))
+
+
+def again(known: Compilation) -> Compilation:
+    """The same compilation for another kernel object: what a launch finds belongs to the one that was launched."""
+    if known.target.kind == "interp":
+        return with_executable(known)
+    return (
+        known if known.target.kind in ("cpu", "cuda") else replace(known, executable=copy(known.executable))
+    )
+
+
+def with_executable(stages: Compilation) -> Compilation:
+    """The compilation with a fresh executable."""
+    kernel, target = stages.kernel, stages.target
     start = time.perf_counter()
     module = cast("BackendModule", import_module(BACKENDS[target.kind][0]))
     executable = module.build(stages.last, target)

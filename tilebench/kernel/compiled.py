@@ -219,7 +219,7 @@ class Kernel:
         return compiler.analyse(self.prim, parse("cuda:sm_90a"), thread_ir=True)
 
     def stages(self) -> compiler.Compilation:
-        """The stages down to thread IR: the target's own, or sm_90a's when the target has none (cpu, interp)."""
+        """The stages down to thread IR: the target's own, or sm_90a's when it has none (cpu, interp)."""
         return self._stages
 
     def report(self, **options: Any) -> Report:

@@ -88,10 +88,7 @@ def recall_or(
     key = recall.key_of(program, resolved, out_idx, pass_configs, compile_flags, facts)
     found = None if key is None else recall.memory().get(key)
     if found is not None:
-        known = found.compilation
-        return Kernel(
-            found.prim, resolved, compilation=known if known.is_shared else compiler.with_executable(known)
-        )
+        return Kernel(found.prim, resolved, compilation=compiler.again(found.compilation))
     kernel = finish(parse(), out_idx, resolved, pass_configs, compile_flags)
     if key is not None:
         recall.memory().put(key, recall.Recalled(kernel.prim, kernel.compilation))

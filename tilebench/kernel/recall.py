@@ -1,10 +1,10 @@
-"""What was compiled in this process, by what it was compiled from: the second run of a cell compiles nothing.
+"""What was compiled in this process, by what it was compiled from: a second run of a cell compiles nothing.
 
 The key of a program is its text and the value of everything that the text can name: globals, closure cells,
-defaults,
-annotations, the same of each function and macro that it calls; then the target, the options and the configuration. A
-program that names a value which may change without its key changing (a tensor, an object of the user's class, a module of
-the user's, `globals()`) has no key, and is compiled each time; the store of binaries still saves the longest part.
+defaults, annotations, the same of each function and macro that it calls; then the target, the options and the
+configuration. A program that names a value which may change without its key changing (a tensor, an object of
+the user's class, a module of the user's, `globals()`) has no key, and is compiled each time; the store of
+binaries still saves the longest part.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import sys
 import threading
 import types
 from collections import OrderedDict
@@ -31,11 +30,27 @@ from tilebench.ir.expr import Var
 from tilebench.targets import Target
 
 ENTRIES = 64
-TRUSTED = frozenset({"builtins", "tilebench", "numpy", "torch", "math", "cmath", "typing", "functools", "itertools",
-                     "operator", "dataclasses", "enum", "collections", "__future__"})  # fmt: skip
+TRUSTED = frozenset(
+    [
+        "builtins",
+        "tilebench",
+        "numpy",
+        "torch",
+        "math",
+        "cmath",
+        "typing",
+        "functools",
+        "itertools",
+        "operator",
+        "dataclasses",
+        "enum",
+        "collections",
+        "__future__",
+    ]
+)
 """Packages whose functions, classes and constants do not change while a notebook lives."""
 IMPURE = frozenset(
-    {"globals", "locals", "vars", "eval", "exec", "open", "input", "print", "id", "__import__"}
+    ["globals", "locals", "vars", "eval", "exec", "open", "input", "print", "id", "random", "__import__"]
 )
 """Built-in functions whose value or effect is not in the text."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -105,70 +120,83 @@ class _Freezer:
 
     def value(self, x: Any) -> Any:
         """The stand-in of `x`. Raises NoKey when it has none."""
-        if x is None or x is Ellipsis or isinstance(x, DType):
-            return (type(x).__name__, str(x))
-        if isinstance(x, bool | int | str | bytes):
-            return (type(x), x)
-        if isinstance(x, float | complex):
-            return (type(x), repr(x))  # 0.0 and -0.0 are equal, and differ
-        if isinstance(x, tuple | list):
-            return (type(x).__name__, *map(self.value, cast("tuple[Any, ...]", x)))
-        if isinstance(x, set | frozenset):
-            return (type(x).__name__, frozenset(map(self.value, cast("set[Any]", x))))
-        if isinstance(x, Mapping):
-            table = cast("Mapping[Any, Any]", x)
-            return ("mapping", *((self.value(k), self.value(v)) for k, v in table.items()))
-        if isinstance(x, range | slice):
-            return (type(x).__name__, self.value(x.start), self.value(x.stop), self.value(x.step))
-        if isinstance(x, Enum):
-            return ("enum", type(x).__module__, type(x).__qualname__, x.name, self.value(x.value))
-        return self._object(x)
+        match x:
+            case None | DType():
+                return (_name(x), str(x))
+            case bool() | int() | str() | bytes():
+                return (_name(x), x)
+            case float() | complex():
+                return (_name(x), repr(x))  # 0.0 and -0.0 are equal, and differ
+            case Enum():
+                return ("enum", _name(x), x.name, self.value(x.value))
+            case tuple() | list():
+                return (_name(x), *map(self.value, cast("tuple[Any, ...]", x)))
+            case set() | frozenset():
+                return (_name(x), frozenset(map(self.value, cast("set[Any]", x))))
+            case Mapping():
+                items = cast("Mapping[Any, Any]", x).items()
+                return ("mapping", *((self.value(key), self.value(item)) for key, item in items))
+            case range():
+                return (_name(x), x.start, x.stop, x.step)
+            case slice():
+                part = cast("Any", x)
+                return (_name(x), self.value(part.start), self.value(part.stop), self.value(part.step))
+            case _:
+                return self._object(x)
 
     def _object(self, x: Any) -> Any:
         known = self._seen.get(id(x))
         if known is not None:
             return ("again", known)
         self._seen[id(x)] = len(self._seen)
-        if isinstance(x, types.FunctionType):
-            return (
-                ("library", x.__module__, x.__qualname__) if _is_trusted(x.__module__) else self._function(x)
-            )
-        if isinstance(x, types.ModuleType | type):
-            name = x.__name__ if isinstance(x, types.ModuleType) else x.__module__
-            if not _is_trusted(name):
-                raise NoKey(name)
-            return ("library", name, getattr(x, "__qualname__", ""))
-        if isinstance(x, types.BuiltinFunctionType | np.ufunc):
-            if x.__name__ in IMPURE or not (isinstance(x, np.ufunc) or _is_trusted(x.__module__)):
-                raise NoKey(x.__name__)
-            return ("builtin", x.__name__, str(getattr(x, "__module__", "")))
-        if isinstance(x, np.generic | np.dtype) or type(x).__name__ == "dtype":
-            return (type(x).__name__, repr(cast(Any, x)))
-        if isinstance(x, functools.partial):
-            part = cast("functools.partial[Any]", x)
-            return ("partial", self.value(part.func), self.value(part.args), self.value(part.keywords))
-        return self._ours(x)
+        match x:
+            case types.FunctionType():
+                if _is_trusted(x.__module__):
+                    return ("library", x.__module__, x.__qualname__)
+                return self._function(x)
+            case types.ModuleType():
+                return self._library(x.__name__, "")
+            case type():
+                return self._library(x.__module__, x.__qualname__)
+            case np.ufunc():
+                return self._library("numpy", x.__name__)
+            case types.BuiltinFunctionType():
+                if x.__name__ in IMPURE:
+                    raise NoKey(x.__name__)
+                return self._library(x.__module__, x.__qualname__)
+            case functools.partial():
+                part = cast("functools.partial[Any]", x)
+                return ("partial", self.value(part.func), self.value(part.args), self.value(part.keywords))
+            case _:
+                return self._instance(x, cast("type[Any]", type(x)))
 
-    def _ours(self, x: Any) -> Any:
-        """Values of the language: markers, symbols, programs, macros, buffers."""
-        kind = type(x)
-        if not _is_trusted(kind.__module__, only="tilebench"):
+    def _library(self, module: str | None, name: str) -> Any:
+        if not _is_trusted(module):
+            raise NoKey(name or module)
+        return ("library", module, name)
+
+    def _instance(self, x: Any, kind: type[Any]) -> Any:
+        """Element types and scalars of NumPy and torch; markers, symbols and programs of the language."""
+        package = kind.__module__.partition(".")[0]
+        if package in ("numpy", "torch") and (
+            kind.__name__ == "dtype" or issubclass(kind, np.generic | np.dtype)
+        ):
+            return (_name(x), repr(x))
+        if package != "tilebench":
             raise NoKey(kind.__name__)
-        if isinstance(x, Var) or kind.__name__ == "ConstVar":
+        if issubclass(kind, Var) or kind.__name__ == "ConstVar":
             return (kind.__name__, x.name, str(getattr(x, "dtype", "")))  # which of them it is: by `again`
         function = getattr(x, "function", None)
         if function is not None:
-            own = {"scope", "options", "attrs", "configs"} & vars(x).keys()
-            scope = getattr(x, "scope", {})
-            facts = tuple((name, self.value(getattr(x, name))) for name in sorted(own - {"scope"}))
-            frozen = (
-                self._function(function, scope)
-                if isinstance(function, types.FunctionType)
-                else self.value(function)
+            facts = tuple(
+                (name, self.value(getattr(x, name, None))) for name in ("options", "attrs", "configs")
             )
-            return (kind.__name__, frozen, facts)
-        if is_dataclass(x) and cast(Any, kind).__dataclass_params__.frozen:
-            return (kind.__qualname__, *((f.name, self.value(getattr(x, f.name))) for f in fields(x)))
+            scope: Mapping[str, Any] = getattr(x, "scope", {})
+            if isinstance(function, types.FunctionType):
+                return (kind.__name__, self._function(function, scope), facts)
+            return (kind.__name__, self.value(function), facts)
+        if is_dataclass(kind) and kind.__dataclass_params__.frozen:
+            return (kind.__name__, *((f.name, self.value(getattr(x, f.name))) for f in fields(kind)))
         raise NoKey(kind.__name__)
 
     def _function(self, function: types.FunctionType, scope: Mapping[str, Any] | None = None) -> Any:
@@ -181,7 +209,7 @@ class _Freezer:
         names = set(names_in(code)) | set(code.co_freevars)
         if names & IMPURE - known.keys():
             raise NoKey("a built-in function")
-        annotations = dict(function.__annotations__)
+        annotations: dict[str, Any] = dict(function.__annotations__)
         for text in annotations.values():
             names |= set(_WORD.findall(text)) if isinstance(text, str) else set()
         return (
@@ -203,8 +231,10 @@ def names_in(code: types.CodeType) -> list[str]:
     return found
 
 
-def _is_trusted(module: str | None, only: str = "") -> bool:
-    package = (module or "").partition(".")[0]
-    if only:
-        return package == only
-    return package in TRUSTED and package in {*sys.modules, "__future__"}
+def _is_trusted(module: str | None) -> bool:
+    return (module or "").partition(".")[0] in TRUSTED
+
+
+def _name(x: Any) -> str:
+    kind = cast("type[Any]", type(x))
+    return f"{kind.__module__}.{kind.__qualname__}"
