@@ -12,7 +12,7 @@ from tilebench.errors import TileError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 well, 1 wrong result or broken part, 2 bad usage or program."""
+    """Run one command; gives the exit code: 0 well, 1 wrong result or broken part, 2 bad usage or program."""
     parser = argparse.ArgumentParser(prog="tilebench", description="a workbench for GPU kernels")
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="compile, run and report a tile program of a file")

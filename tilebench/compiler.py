@@ -154,7 +154,9 @@ def build(kernel: Kernel, target: Target) -> Compilation:
 
 
 def again(known: Compilation) -> Compilation:
-    """The same compilation for another kernel object: what a launch finds belongs to the one that was launched."""
+    """The same compilation for another kernel object: what a launch finds belongs to the one that was
+    launched.
+    """
     if known.target.kind == "interp":
         return with_executable(known)
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Config:
-    """target: default of `target=` ('auto' picks the GPU when there is one); cache_dir: the store of built kernels
-    (None: memory only); static: still images instead of widgets; threads: CPU threads (0: one a core); traceback: show
-    Python stacks; verbose: say what is compiled.
+    """target: default of `target=` ('auto' picks the GPU when there is one); cache_dir: the store of built
+    kernels (None: memory only); static: still images instead of widgets; threads: CPU threads (0: one a
+    core); traceback: show Python stacks; verbose: say what is compiled.
     """
 
     target: str = "auto"
@@ -51,7 +51,7 @@ def current() -> Config:
 
 
 @contextmanager
-def using(**changes: object) -> Iterator[Config]:
+def using(**changes: object) -> Generator[Config]:
     """`with using(target='cpu'):` changes fields of the configuration inside the block."""
     fresh = replace(current(), **changes)  # type: ignore[arg-type]
     token = _override.set(fresh)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -158,7 +158,7 @@ class InternalError(TileError):
 
 
 @contextmanager
-def located(at: Loc | None) -> Iterator[None]:
+def located(at: Loc | None) -> Generator[None]:
     """Give every TileError that passes through without a place the place `at`; wrap our own bugs as TB901."""
     try:
         yield

@@ -1,8 +1,10 @@
-"""`Report`: everything a view shows of one kernel, as plain frozen data that goes to JSON (plus typed buffers) and back.
+"""`Report`: everything a view shows of one kernel, as plain frozen data that goes to JSON (plus typed
+buffers) and back.
 
-Every number is a `Figure` that says where it comes from: predicted (a model), simulated (the emulator counted it) or
-measured (with the device's name). MIME type: `application/vnd.tilebench.report+json`; the field `view` of the MIME
-payload names the view to show. Nothing here computes: kernel/ and profiling/ fill it, views/ draw it.
+Every number is a `Figure` that says where it comes from: predicted (a model), simulated (the emulator counted
+it) or measured (with the device's name). MIME type: `application/vnd.tilebench.report+json`; the field `view`
+of the MIME payload names the view to show. Nothing here computes: kernel/ and profiling/ fill it, views/ draw
+it.
 """
 
 from __future__ import annotations
@@ -19,19 +21,24 @@ import numpy as np
 REPORT_MIME = "application/vnd.tilebench.report+json"
 REPORT_VERSION = 1
 VIEWS = (
-    "summary", "layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "compare", "whatif",
+    "summary", "layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "compare",
+    "whatif",
     "findings", "exercise", "board",
 )  # fmt: skip
 BUS_KEYS = ("kernel", "op", "line", "buffer", "coord", "thread", "reg", "byte", "bank", "instr", "step")
-"""Fields of the selection that views share: a view ignores what it cannot map. Shapes: line is a cell line from 1,
-coord a list of ints, the rest ints or strings."""
+"""Fields of the selection that views share: a view ignores what it cannot map. Shapes: line is a cell line
+from 1, coord a list of ints, the rest ints or strings.
+"""
 
 Provenance = Literal["predicted", "simulated", "measured"]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number with its unit and where it comes from. device: the machine's name when measured; model when predicted."""
+    """A number with its unit and where it comes from.
+
+    device: the machine's name when measured; model when predicted.
+    """
 
     value: float
     unit: str
@@ -78,9 +85,9 @@ class DigitInfo:
 class LayoutInfo:
     """Where each element of a buffer (or of a parallel loop, name 'loop@LINE') is.
 
-    kind fragment: reg and thread digits (layouts/fragment.py), or `table` = flat coordinates [threads*registers] in
-    row-major element numbers, -1 for none. kind shared: strides in elements, panel, swizzle (bits, base, shift) on bytes,
-    or `table` = element offset of each element.
+    kind fragment: reg and thread digits (layouts/fragment.py), or `table` = flat coordinates
+    [threads*registers] in row-major element numbers, -1 for none. kind shared: strides in elements, panel,
+    swizzle (bits, base, shift) on bytes, or `table` = element offset of each element.
     """
 
     buffer: str
@@ -105,7 +112,10 @@ class LayoutInfo:
 
 @dataclass(frozen=True)
 class OpInfo:
-    """An op or parallel loop. id: 'op3'; instruction: what carries it out and why; cost per execution by a block."""
+    """An op or parallel loop.
+
+    id: 'op3'; instruction: what carries it out and why; cost per execution by a block.
+    """
 
     id: str
     name: str
@@ -124,7 +134,10 @@ class OpInfo:
 
 @dataclass(frozen=True)
 class Access:
-    """A shared or global access of an op. conflict_ways: simulated worst bank conflict (1 is none); sectors per request."""
+    """A shared or global access of an op.
+
+    conflict_ways: simulated worst bank conflict (1 is none); sectors per request.
+    """
 
     op: str
     buffer: str
@@ -139,7 +152,9 @@ class Access:
 
 @dataclass(frozen=True)
 class TimelineBar:
-    """A bar: op on a lane (resource or role) from start to end, in microseconds, for loop iteration `iteration` (-1: none)."""
+    """A bar: op on a lane (resource or role) from start to end, in microseconds, for loop iteration
+    `iteration` (-1: none).
+    """
 
     lane: str
     op: str
@@ -183,7 +198,10 @@ class CodeText:
 
 @dataclass(frozen=True)
 class Resources:
-    """What the binary needs. registers and spills from the compiler's log; occupancy predicted from the target's table."""
+    """What the binary needs.
+
+    registers and spills from the compiler's log; occupancy predicted from the target's table.
+    """
 
     registers: int | None = None
     spill_bytes: int | None = None
@@ -217,7 +235,7 @@ class RooflinePoint:
 
 @dataclass(frozen=True)
 class RooflineInfo:
-    """Ceilings of one device and the points on it (the last point is this compile; earlier ones are history)."""
+    """Ceilings of one device and the points on it (the last is this compile; earlier ones are history)."""
 
     device: str
     roofs: tuple[Roof, ...]
@@ -244,8 +262,9 @@ class WorstElement:
 class DiffInfo:
     """One output against a reference.
 
-    against: 'torch' | 'oracle'; verdict 'pass' | 'fail' | 'unchecked'; how: the rule that was applied, with its numbers;
-    heat: downsampled max |error| / bound, 2-D; histograms: (edges, counts) by name; pattern: a guess at the cause.
+    against: 'torch' | 'oracle'; verdict 'pass' | 'fail' | 'unchecked'; how: the rule that was applied, with
+    its numbers; heat: downsampled max |error| / bound, 2-D; histograms: (edges, counts) by name; pattern: a
+    guess at the cause.
     """
 
     output: str
@@ -268,7 +287,9 @@ class DiffInfo:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing: kind ('race', 'bank-conflict', 'spill', 'unwritten', ...), where (one or two places), a hint."""
+    """Something worth knowing: kind ('race', 'bank-conflict', 'spill', 'unwritten', ...), where (one or two
+    places), a hint.
+    """
 
     kind: str
     severity: Literal["error", "warning", "info"]
@@ -325,11 +346,13 @@ T = TypeVar("T")
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON data: dataclasses as objects, arrays as {"dtype", "shape", "base64"}; NaN and infinity as strings."""
+    """Plain JSON data: dataclasses as objects, arrays as {"dtype", "shape", "base64"}; NaN and infinity as
+    strings.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, np.ndarray):
-        data = np.ascontiguousarray(value)
+        data = np.ascontiguousarray(cast("np.ndarray[Any, np.dtype[Any]]", value))
         return {
             "dtype": data.dtype.str,
             "shape": list(data.shape),
@@ -347,7 +370,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], data: Any) -> T:
-    """The dataclass `kind` from what `to_json` made. Unknown fields are ignored; raises ValueError on a newer version."""
+    """The dataclass `kind` from what `to_json` made.
+
+    Unknown fields are ignored; raises ValueError on a newer version.
+    """
     if (
         kind is Report
         and isinstance(data, dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type of any width."""
         return self.kind == "float"
 
     @property
@@ -156,8 +157,9 @@ def as_dtype(value: Any) -> DType:
     if isinstance(value, str):
         return parse_dtype(value)
     if isinstance(value, type) and issubclass(value, np.generic):
-        return parse_dtype(np.dtype(value).name)
-    return parse_dtype(getattr(value, "name", None) or str(value))
+        return parse_dtype(cast("np.dtype[Any]", np.dtype(value)).name)
+    named: Any = value
+    return parse_dtype(str(getattr(named, "name", None) or named))
 
 
 def promote(a: DType, b: DType) -> DType:

@@ -1,9 +1,9 @@
 """Expressions of both IR levels: immutable trees whose dtype is known at construction.
 
-Operators are overloaded, so index formulas (of a layout, of a user's helper function) work on ints, NumPy arrays
-and expressions alike. `a == b` builds an expression; use `same(a, b)` to compare trees and `is` for identity.
-Construction folds constants and the neutral elements (x + 0, x * 1, x // 1, x % 1), nothing more: simplify.py does.
-Integer `//` and `%` are floor division and its remainder, as in Python.
+Operators are overloaded, so index formulas (of a layout, of a user's helper function) work on ints, NumPy
+arrays and expressions alike. `a == b` builds an expression; use `same(a, b)` to compare trees and `is` for
+identity. Construction folds constants and the neutral elements (x + 0, x * 1, x // 1, x % 1), nothing more:
+simplify.py does. Integer `//` and `%` are floor division and its remainder, as in Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _ids = count()
 
 @dataclass(frozen=True, eq=False)
 class Expr:
-    """Base of all expressions. dtype: the element type; loc: where the user wrote it, None for made-up nodes."""
+    """Base of all expressions.
+
+    dtype: the element type; loc: where the user wrote it, None for made-up nodes.
+    """
 
     dtype: DType = field(kw_only=True)
     loc: Loc | None = field(default=None, kw_only=True, repr=False)
@@ -130,11 +133,11 @@ class Expr:
     def __invert__(self) -> Expr:
         return unary("bitnot", self)
 
-    def __eq__(self, o: object) -> Expr:
-        return binary("eq", self, o)  # type: ignore[override]
+    def __eq__(self, o: object) -> Expr:  # pyright: ignore[reportIncompatibleMethodOverride] # builds an expression
+        return binary("eq", self, o)
 
-    def __ne__(self, o: object) -> Expr:
-        return binary("ne", self, o)  # type: ignore[override]
+    def __ne__(self, o: object) -> Expr:  # pyright: ignore[reportIncompatibleMethodOverride] # likewise
+        return binary("ne", self, o)
 
     def __lt__(self, o: Any) -> Expr:
         return binary("lt", self, o)
@@ -161,7 +164,10 @@ class Const(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
-    """A scalar name: loop index, block index, thread index, scalar parameter, bound value. Identity is what counts."""
+    """A scalar name: loop index, block index, thread index, scalar parameter, bound value.
+
+    Identity is what counts.
+    """
 
     name: str
     id: int = field(default_factory=lambda: next(_ids), kw_only=True)
@@ -220,7 +226,10 @@ Number = int | float | bool
 
 
 def const(value: Number, dtype: DType | None = None, loc: Loc | None = None) -> Const:
-    """A Const; the dtype defaults to bool, int32 (int64 when it does not fit), float32. Wraps ints to the dtype."""
+    """A Const; the dtype defaults to bool, int32 (int64 when it does not fit), float32.
+
+    Wraps ints to the dtype.
+    """
     if dtype is None:
         if isinstance(value, bool):
             dtype = bool_
@@ -274,8 +283,9 @@ def int_value(value: Expr | int) -> int | None:
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max,
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
+    "ge": operator.ge,
+    "bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b,
     "and": lambda a, b: bool(a) and bool(b), "or": lambda a, b: bool(a) or bool(b),
 }  # fmt: skip
 
@@ -420,8 +430,11 @@ def cast(value: Expr, dtype: DType, loc: Loc | None = None) -> Expr:
     if value.dtype == dtype:
         return value
     if isinstance(value, Const) and not (value.dtype.is_float and not dtype.is_float):
-        exact = dtype.bits >= 32 or not dtype.is_float or (float(value.value) == int(value.value) and abs(value.value) <= 16) \
-            if math.isfinite(value.value) else dtype.bits >= 16  # fmt: skip
+        if math.isfinite(value.value):
+            is_small_int = float(value.value) == int(value.value) and abs(value.value) <= 16
+            exact = dtype.bits >= 32 or not dtype.is_float or is_small_int
+        else:
+            exact = dtype.bits >= 16
         if exact:
             return const(value.value, dtype, value.loc)
     return Cast(value, dtype=dtype, loc=loc or value.loc)

@@ -1,8 +1,8 @@
 """The closed table of `Call` names: what each means, how many arguments, which dtype it gives.
 
-Elementwise names take and give floats of one dtype unless said otherwise; half types are computed in float32 and
-rounded once. Per-thread names exist at both levels (the user may write them); `effect` calls may not be moved,
-dropped or duplicated.
+Elementwise names take and give floats of one dtype unless said otherwise; half types are computed in float32
+and rounded once. Per-thread names exist at both levels (the user may write them); `effect` calls may not be
+moved, dropped or duplicated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Result = Literal["same", "bool", "int32", "uint32", "given"]
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """arity: argument count; result: 'same' as the first argument, a fixed dtype, or 'given' by the caller."""
+    """arity: argument count; result: 'same' as the first argument, a fixed dtype or 'given' by the caller."""
 
     name: str
     arity: int
@@ -30,7 +30,8 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 
 _UNARY_FLOAT = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh erf sigmoid "
+    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh tanh asin acos atan asinh "
+    "acosh atanh erf sigmoid "
     "floor ceil round trunc nearbyint"
 )
 

@@ -1,4 +1,7 @@
-"""The only traversal of both IRs: children, walk, rebuild, substitute. Works on every node by its dataclass fields."""
+"""The only traversal of both IRs: children, walk, rebuild, substitute.
+
+Works on every node by its dataclass fields.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def _nodes_in(value: Any) -> Iterator[Node]:
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Direct sub-nodes in field order: expressions, statements and regions. Variables that a node binds are included."""
+    """Direct sub-nodes in field order: expressions, statements and regions.
+
+    Variables that a node binds are included.
+    """
     for name in _field_names(type(node)):
         yield from _nodes_in(getattr(node, name))
 
@@ -56,16 +62,19 @@ def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
     if isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
         new = tuple(_map_value(item, change) for item in items)
-        return value if all(a is b for a, b in zip(new, items, strict=True)) else new
+        return items if all(a is b for a, b in zip(new, items, strict=True)) else new
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
         fresh = {k: _map_value(v, change) for k, v in table.items()}
-        return value if all(fresh[k] is v for k, v in table.items()) else fresh
+        return table if all(fresh[k] is v for k, v in table.items()) else fresh
     return value
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
-    """The node with `change` applied to each direct child; itself when nothing changed. Expressions are refolded."""
+    """The node with `change` applied to each direct child; itself when nothing changed.
+
+    Expressions are refolded.
+    """
     updates: dict[str, Any] = {}
     for name in _field_names(type(node)):
         old = getattr(node, name)
@@ -96,7 +105,10 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
 
 
 def transform(node: N, rule: Callable[[Node], Node | None]) -> N:
-    """Bottom-up rewriting: children first, then `rule` on the node (None keeps it). A Stmt rule may return a Seq."""
+    """Bottom-up rewriting: children first, then `rule` on the node (None keeps it).
+
+    A Stmt rule may return a Seq.
+    """
 
     def change(child: Any) -> Any:
         fresh = rebuild(child, change)
@@ -107,7 +119,9 @@ def transform(node: N, rule: Callable[[Node], Node | None]) -> N:
 
 
 def substitute(node: N, values: Mapping[Var, Expr]) -> N:
-    """The node with each variable of `values` replaced by its expression (binding occurrences are left alone)."""
+    """The node with each variable of `values` replaced by its expression (binding occurrences are left
+    alone).
+    """
     if not values:
         return node
 
@@ -120,7 +134,9 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
 
 
 def rebuild_keeping_binders(node: N, change: Callable[[Any], Any]) -> N:
-    """`rebuild`, but a Var in a field that binds it (For.var, Parallel.vars, Bind.var, result) stays as it is."""
+    """`rebuild`, but a Var in a field that binds it (For.var, Parallel.vars, Bind.var, result) stays as it
+    is.
+    """
     binders = {id(v) for name in ("var", "vars", "result") for v in _vars(getattr(node, name, None))}
     return rebuild(
         node, lambda child: child if id(child) in binders and isinstance(child, Var) else change(child)

@@ -15,7 +15,7 @@ Ranges = Mapping[Var, Interval]
 
 @dataclass(frozen=True)
 class Linear:
-    """sum(coefficient * term) + constant; terms are expressions that are not themselves linear, mostly Vars."""
+    """sum(coefficient * term) + constant; terms are expressions not themselves linear, mostly Vars."""
 
     terms: tuple[tuple[Expr, int], ...]
     constant: int
@@ -154,7 +154,8 @@ def prove(condition: Expr, ranges: Ranges) -> bool | None:
 
 def _sign(op: str, low: int, high: int) -> bool | None:
     table = {
-        "lt": (high < 0, low >= 0), "le": (high <= 0, low > 0), "gt": (low > 0, high <= 0), "ge": (low >= 0, high < 0),
+        "lt": (high < 0, low >= 0), "le": (high <= 0, low > 0), "gt": (low > 0, high <= 0),
+        "ge": (low >= 0, high < 0),
         "eq": (low == high == 0, low > 0 or high < 0), "ne": (low > 0 or high < 0, low == high == 0),
     }  # fmt: skip
     yes, no = table[op]

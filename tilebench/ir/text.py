@@ -1,4 +1,4 @@
-"""One printer for both IR levels: readable text, one statement a line, and which lines came from which place."""
+"""One printer for both IR levels: readable text, one statement a line, and which line came from where."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 
 _SYMBOL = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "and": "and", "or": "or",
-    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "and": "and",
+    "or": "or",
+    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=",
     "gt": ">", "ge": ">=", "pow": "**",
 }  # fmt: skip
 _RANK = {
-    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5, "bitxor": 6, "bitand": 7, "shl": 8,
+    "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5, "bitxor": 6,
+    "bitand": 7, "shl": 8,
     "shr": 8, "add": 9, "sub": 9, "mul": 10, "div": 10, "floordiv": 10, "floormod": 10, "pow": 12,
 }  # fmt: skip
 
@@ -132,7 +135,8 @@ def print_stmt(stmt: Stmt) -> Printed:
             case Pipelined():
                 put(
                     depth,
-                    f"for {s.var.name} in pipelined({expr_text(s.start)}, {expr_text(s.stop)}, stages={s.num_stages}):",
+                    f"for {s.var.name} in pipelined({expr_text(s.start)}, {expr_text(s.stop)}, "
+                    f"stages={s.num_stages}):",
                     s.loc,
                 )
                 visit(s.body, depth + 1)
@@ -216,7 +220,8 @@ def print_kernel(kernel: Kernel) -> Printed:
 def print_program(program: Program) -> Printed:
     """A thread program: shared memory, registers, and each role's body."""
     head = [
-        f"program {program.name} for {program.arch}: {program.threads} threads, {program.shared_bytes} bytes shared"
+        f"program {program.name} for {program.arch}: {program.threads} threads, {program.shared_bytes} "
+        "bytes shared"
     ]
     head += [
         f"  shared {m.name}: {m.dtype}[{expr_text(m.shape[0])}] at {m.byte_offset}" for m in program.shared

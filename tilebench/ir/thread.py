@@ -1,11 +1,12 @@
-"""The thread IR: what one thread runs. Expressions and the statements marked "both" of tile.py, plus what is below.
+"""The thread IR: what one thread runs. Expressions and the statements marked "both" of tile.py, plus what is
+below.
 
-Addresses are flat. A memory operand is a `Memory` with an element index: `global` is a pointer argument, `shared` a
-byte range of the block's shared memory (layouts, swizzles and versions are already in the index), `register` an array
-of one thread (index known at compile time after unrolling wherever speed matters). Load and Store use
-`Load(memory, (index,))`. Register arrays hold elements of their dtype; intrinsics that want packed 32-bit registers take
-the index of the first element and read consecutive elements.
-The emulator runs this; CUDA C++ is a printer of it: nothing is in the emitted text that is not a node here.
+Addresses are flat. A memory operand is a `Memory` with an element index: `global` is a pointer argument,
+`shared` a byte range of the block's shared memory (layouts, swizzles and versions are already in the index),
+`register` an array of one thread (index known at compile time after unrolling wherever speed matters). Load
+and Store use `Load(memory, (index,))`. Register arrays hold elements of their dtype; intrinsics that want
+packed 32-bit registers take the index of the first element and read consecutive elements. The emulator runs
+this; CUDA C++ is a printer of it: nothing is in the emitted text that is not a node here.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Space = Literal["global", "shared", "register"]
 class Memory(Buffer):
     """Flat storage of a thread program; `shape` is (count,) elements (symbolic for global).
 
-    space: see above; byte_offset: start within the block's shared memory; origin: the tile-level buffer it holds
-    (None for scratch); versions: copies of a pipelined buffer, each `shape // versions` elements; alignment in bytes;
-    extent: for global, the number of elements spanned, for bounds (None: unknown).
+    space: see above; byte_offset: start within the block's shared memory; origin: the tile-level buffer it
+    holds (None for scratch); versions: copies of a pipelined buffer, each `shape // versions` elements;
+    alignment in bytes; extent: for global, the number of elements spanned, for bounds (None: unknown).
     """
 
     space: Space = "register"
@@ -65,10 +66,11 @@ def global_memory(buffer: Buffer, count: Expr) -> Memory:
 
 @dataclass(frozen=True, eq=False)
 class VectorCopy(Stmt):
-    """`destination[d + l] = source[s + l]` for l < lanes as one access of lanes * itemsize bytes (1..16, aligned).
+    """`destination[d + l] = source[s + l]` for l < lanes as one access of lanes * itemsize bytes (1..16,
+    aligned).
 
-    One side is registers, the other global or shared; equal dtypes. predicate: false skips it (a load then gives
-    zeros when zero_fill, else leaves the registers alone).
+    One side is registers, the other global or shared; equal dtypes. predicate: false skips it (a load then
+    gives zeros when zero_fill, else leaves the registers alone).
     """
 
     destination: Memory
@@ -109,7 +111,10 @@ class CpAsyncWait(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Barrier(Stmt):
-    """bar.sync id, threads. id 0 with threads None is __syncthreads. because: what needs it, for the code view."""
+    """bar.sync id, threads.
+
+    id 0 with threads None is __syncthreads. because: what needs it, for the code view.
+    """
 
     id: int = 0
     threads: int | None = None
@@ -123,10 +128,12 @@ class SyncWarp(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class LdMatrix(Stmt):
-    """ldmatrix.sync.aligned.m8n8.x{matrices}[.trans].b16: loads `matrices` 8x8 tiles of 16-bit elements (or 16 bytes a row).
+    """ldmatrix.sync.aligned.m8n8.x{matrices}[.trans].b16: loads `matrices` 8x8 tiles of 16-bit elements (or
+    16 bytes a row).
 
-    Lane 8*m + r gives the address of row r of matrix m (source_index, 16-byte aligned). Register m of each lane goes to
-    destination[destination_index + m*(4/itemsize) ...]: consecutive elements. Source: PTX ISA, ldmatrix.
+    Lane 8*m + r gives the address of row r of matrix m (source_index, 16-byte aligned). Register m of each
+    lane goes to destination[destination_index + m*(4/itemsize) ...]: consecutive elements. Source: PTX ISA,
+    ldmatrix.
     """
 
     destination: Memory
@@ -141,8 +148,8 @@ class LdMatrix(Stmt):
 class Mma(Stmt):
     """mma.sync.aligned.m16nNkK.row.col: d += a @ b on one warp, fragments as in layouts/atoms.py.
 
-    shape: (M, N, K); dtypes come from the register arrays a, b, d (operand dtype float32 with kind 'tf32' is tfloat32).
-    Source: PTX ISA, mma.
+    shape: (M, N, K); dtypes come from the register arrays a, b, d (operand dtype float32 with kind 'tf32' is
+    tfloat32). Source: PTX ISA, mma.
     """
 
     shape: tuple[int, int, int]
@@ -169,10 +176,10 @@ class Role:
 class Program:
     """A lowered kernel: one body per role (before Hopper: one role, all threads).
 
-    params: as in Kernel; globals: Buffer -> its flat Memory; symbols: scalar arguments appended after the params;
-    blocks/thread: the Vars for blockIdx and the flat thread index in the block; grid in Exprs of symbols;
-    shared_bytes: dynamic shared memory; registers: every register array used (declared at the top of its role);
-    facts: free-form numbers for the report (min_blocks, swizzle_panel ...).
+    params: as in Kernel; globals: Buffer -> its flat Memory; symbols: scalar arguments appended after the
+    params; blocks/thread: the Vars for blockIdx and the flat thread index in the block; grid in Exprs of
+    symbols; shared_bytes: dynamic shared memory; registers: every register array used (declared at the top of
+    its role); facts: free-form numbers for the report (min_blocks, swizzle_panel ...).
     """
 
     name: str

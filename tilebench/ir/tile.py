@@ -1,7 +1,8 @@
 """The tile IR: what the user wrote, as statements over buffers and regions, each with its place in the cell.
 
-Statements are frozen and compared by identity; facts about them (layouts, roles, instructions, versions) live in
-mappings made by the passes (passes/stages.py). Statements marked "both" also occur in thread programs (ir/thread.py).
+Statements are frozen and compared by identity; facts about them (layouts, roles, instructions, versions) live
+in mappings made by the passes (passes/stages.py). Statements marked "both" also occur in thread programs
+(ir/thread.py).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tilebench.errors import Loc
 from tilebench.ir.dtype import DType
@@ -54,13 +55,14 @@ class Buffer:
 
     def __getitem__(self, index: Any) -> Load:
         """An element load: for tests, ops and passes. The front-end handles the user's own indexing."""
-        indices = index if isinstance(index, tuple) else (index,)
+        indices = cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
         return Load(self, tuple(as_expr(i) for i in indices), dtype=self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A box of a buffer: `buffer[offset : offset + extent, ...]`, one offset and one int extent per dimension.
+    """A box of a buffer: `buffer[offset : offset + extent, ...]`, one offset and one int extent per
+    dimension.
 
     A dimension that the user indexed with a scalar has extent 1 and is listed in `dropped`: it does not count
     as a dimension of the tile.
@@ -79,6 +81,7 @@ class Region:
 
     @property
     def dtype(self) -> DType:
+        """The buffer's element type."""
         return self.buffer.dtype
 
     @property
@@ -150,7 +153,8 @@ class Parallel(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Pipelined(Stmt):
-    """`for var in T.Pipelined(start, stop, num_stages=S)` (tile level). order/stage: TileLang's tables, or None.
+    """`for var in T.Pipelined(start, stop, num_stages=S)` (tile level). order/stage: TileLang's tables, or
+    None.
 
     num_stages is the number of versions that a pipelined shared buffer gets; 0 and 1 are a plain loop.
     """
@@ -202,7 +206,9 @@ class Bind(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Store(Stmt):
-    """`buffer[indices] = value`; the value already has the buffer's dtype (both; one flat index at thread level)."""
+    """`buffer[indices] = value`; the value already has the buffer's dtype (both; one flat index at thread
+    level).
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -211,7 +217,10 @@ class Store(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class AtomicRMW(Stmt):
-    """`buffer[indices] op= value` atomically (both). op: add max min and or xor exch. result: the old value's Var."""
+    """`buffer[indices] op= value` atomically (both).
+
+    op: add max min and or xor exch. result: the old value's Var.
+    """
 
     op: str
     buffer: Buffer
@@ -253,7 +262,10 @@ class SyncThreads(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class TileOp(Stmt):
-    """Base of the tile ops in tilebench/ops: executed by the block as one. See ops/base.py for what each has."""
+    """Base of the tile ops in tilebench/ops: executed by the block as one.
+
+    See ops/base.py for what each has.
+    """
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -321,11 +333,11 @@ class Param:
 class Kernel:
     """A whole tile program.
 
-    params in call order; out_idx: positions allocated by the call and returned;
-    symbols: Vars of the dynamic shapes, bound at the call from the tensors' extents;
-    grid: 1 to 3 extents (Exprs of symbols); blocks: their Vars; threads: up to 3 extents; thread: the flat thread Var
-    (threadIdx.x + threadIdx.y * X + ...); buffers: everything allocated in the body, in order; attributes: annotations by name
-    (layouts: {Buffer: user layout}, swizzle_panel, safe_values, min_blocks, pass_configs ...).
+    params in call order; out_idx: positions allocated by the call and returned; symbols: Vars of the dynamic
+    shapes, bound at the call from the tensors' extents; grid: 1 to 3 extents (Exprs of symbols); blocks:
+    their Vars; threads: up to 3 extents; thread: the flat thread Var (threadIdx.x + threadIdx.y * X + ...);
+    buffers: everything allocated in the body, in order; attributes: annotations by name (layouts: {Buffer:
+    user layout}, swizzle_panel, safe_values, min_blocks, pass_configs ...).
     """
 
     name: str

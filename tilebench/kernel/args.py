@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class TensorView:
     def array(self) -> np.ndarray:
         """The memory as NumPy in storage form (host tensors only), shape and strides kept."""
         if isinstance(self.owner, np.ndarray):
-            return self.owner.view(self.dtype.storage_dtype)
+            return cast("np.ndarray[Any, np.dtype[Any]]", self.owner).view(self.dtype.storage_dtype)
         import torch
 
         plain = self.owner.detach()

@@ -34,7 +34,7 @@ def run_demo(notebook: Path, page: Path) -> int:
     if not notebook.exists():
         print(f"{notebook}: no such notebook", file=sys.stderr)
         return 1
-    book = nbformat.read(notebook, as_version=4)
+    book: Any = nbformat.read(notebook, as_version=4)  # pyright: ignore[reportUnknownMemberType] # untyped
     client = NotebookClient(
         book,
         timeout=600,
@@ -78,9 +78,11 @@ def errors_in(book: Any) -> list[str]:
     for cell in book.cells:
         if "raises-exception" in cell.metadata.get("tags", ()):
             continue
-        for output in cell.get("outputs", ()):
-            if "tilebench-error" in str(output.get("data", {}).get("text/html", "")):
-                found.append(str(output["data"]["text/plain"]))
+        found.extend(
+            str(output["data"]["text/plain"])
+            for output in cell.get("outputs", ())
+            if "tilebench-error" in str(output.get("data", {}).get("text/html", ""))
+        )
     return found
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -76,7 +76,6 @@ def pack(values: Sequence[Any]) -> tuple[list[Any], list[bytes]]:
 
 def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str) -> list[Any]:
     """torch tensors (on `device`) and scalars from what `pack` made."""
-    import torch
 
     rest = iter(buffers)
     values: list[Any] = []
@@ -85,7 +84,7 @@ def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str) -> l
             values.append(item)
             continue
         dtype = as_dtype(item["dtype"])
-        raw = torch.from_numpy(np.frombuffer(bytearray(next(rest)), dtype=np.uint8))
+        raw = _bytes_tensor(next(rest))
         values.append(raw.view(torch_dtype(dtype.name)).reshape(item["shape"]).to(device))
     return values
 
@@ -144,12 +143,18 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fill(value: Any, raw: bytes) -> None:
     if isinstance(value, np.ndarray):
-        value[...] = np.frombuffer(raw, value.dtype).reshape(value.shape)
+        array = cast("np.ndarray[Any, np.dtype[Any]]", value)
+        array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
         return
+    value.copy_(_bytes_tensor(raw).view(value.dtype).reshape(value.shape).to(value.device))
+
+
+def _bytes_tensor(raw: bytes) -> Any:
+    """A torch tensor of uint8 over a copy of the bytes."""
     import torch
 
-    made = torch.from_numpy(np.frombuffer(bytearray(raw), np.uint8)).view(value.dtype).reshape(value.shape)
-    value.copy_(made.to(value.device))
+    values: Any = np.frombuffer(bytearray(raw), np.uint8)
+    return torch.from_numpy(values)  # pyright: ignore[reportUnknownMemberType] # torch's own gap
 
 
 def _ask(
@@ -161,9 +166,9 @@ def _ask(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, (
-        "all three are pipes"
-    )
+    assert worker.stdin is not None, "a pipe"
+    assert worker.stdout is not None, "a pipe"
+    assert worker.stderr is not None, "a pipe"
     try:
         try:
             write_frame(worker.stdin, header, buffers)
@@ -198,6 +203,7 @@ def _close(stream: IO[bytes]) -> None:
 def _await(worker: subprocess.Popen[bytes], deadline_s: float) -> None:
     """Wait for an answer without blocking for ever: Ctrl-C works, and a hang ends at the deadline."""
     end = time.monotonic() + deadline_s
+    assert worker.stdout is not None, "a pipe"
     while time.monotonic() < end:
         ready, _, _ = select.select([worker.stdout], [], [], 0.2)
         if ready:

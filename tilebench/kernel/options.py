@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 
-class PassConfigKey(str, Enum):
+class PassConfigKey(str, Enum):  # noqa: UP042 # str() of a member is TileLang's: "PassConfigKey.X"
     """Names of pass configurations (TileLang's spellings). The ones in ACTING change what is compiled."""
 
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"

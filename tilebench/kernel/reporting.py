@@ -20,7 +20,16 @@ from tilebench.ir.tile import Kernel as TileKernel
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.ops.base import Op
-from tilebench.passes.stages import Allocated, Lowered, Partitioned, Placed, Scheduled, Selected, Synchronised
+from tilebench.passes.stages import (
+    Allocated,
+    AnyLayout,
+    Lowered,
+    Partitioned,
+    Placed,
+    Scheduled,
+    Selected,
+    Synchronised,
+)
 from tilebench.profiling import model, timeline
 from tilebench.profiling.work import Work, count
 from tilebench.report import (
@@ -168,14 +177,7 @@ def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
                 for op, g in stage.warp_grids.items()
             ]
         case Placed():
-            rows = [
-                (
-                    f"{b.name}: "
-                    f"{layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()}",
-                    b.loc,
-                )
-                for b, layout in stage.layouts.items()
-            ]
+            rows = [(f"{b.name}: {_brief(layout)}", b.loc) for b, layout in stage.layouts.items()]
         case Allocated():
             rows = [
                 (f"{b.name}: bytes {s.offset}..{s.offset + s.size - 1}, live {s.first}..{s.last}", b.loc)
@@ -190,6 +192,11 @@ def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
 
 
 # ------------------------------------------------------------------ the report
+
+
+def _brief(layout: AnyLayout) -> str:
+    """A layout in one line, without its drawing."""
+    return layout.describe(grid=False) if isinstance(layout, FragmentLayout) else layout.describe()
 
 
 def make_report(
@@ -262,6 +269,10 @@ def make_report(
             for r in lowered.conversions
         ]
     verdict, ok = _verdict(diffs)
+    roles = tuple(
+        RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values()))
+        for r in (partitioned.roles if partitioned else ())
+    )
     return Report(
         id=identity(kernel), name=prim.name, target=str(kernel.target), source=source.text if source else "",
         first_line=source.first_line if source else 1, device=device_name,
@@ -269,7 +280,7 @@ def make_report(
         params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
         buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
         layouts=_layouts(placed), ops=infos,
-        roles=tuple(RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values())) for r in partitioned.roles) if partitioned else (),
+        roles=roles,
         timelines=timelines, passes=_passes(stages or compilation), code=_code(kernel, stages),
         resources=resources,
         roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,

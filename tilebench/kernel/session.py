@@ -37,8 +37,7 @@ class Result:
     @property
     def outputs(self) -> list[Any]:
         """The tensors that the kernel wrote."""
-        written = [v for v, p in zip(self.values, self.kernel.params, strict=False) if p.role != "in"]
-        return written
+        return [v for v, p in zip(self.values, self.kernel.params, strict=False) if p.role != "in"]
 
 
 def run(
@@ -96,7 +95,9 @@ EMULATED_BLOCKS = 4
 
 
 def _emulated(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], seed: int) -> Result:
-    """A kernel for a GPU that is not here: compiled, a few blocks emulated thread by thread, and those compared with the oracle."""
+    """A kernel for a GPU that is not here: compiled, a few blocks emulated thread by thread, and those
+    compared with the oracle.
+    """
     call = bind(kernel.prim, values, "cpu", host_arrays=True)
     kernel.last_call = call
     findings: list[Finding] = []
@@ -173,7 +174,7 @@ def reference_values(
     except Exception as error:
         raise TileError(
             "TB610",
-            f"the reference failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            f"the reference failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
             why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
             fix="--ref takes a function of the kernel's inputs that returns its outputs",
         ) from error
@@ -181,7 +182,8 @@ def reference_values(
     if len(values) != len(outputs):
         raise TileError(
             "TB610",
-            f"the reference returns {len(values)} values, the kernel writes {len(outputs)} ({', '.join(outputs)})",
+            f"the reference returns {len(values)} values, "
+            f"the kernel writes {len(outputs)} ({', '.join(outputs)})",
         )
     return dict(zip(outputs, values, strict=True))
 
@@ -220,7 +222,8 @@ def unwritten(kernel: Kernel, values: Sequence[Any]) -> list[Finding]:
             found.append(
                 Finding(
                     "unwritten", "warning",
-                    f"{param.name} has {int(missing.sum())} elements that are NaN or were never written, the first at {list(first)}",
+                    f"{param.name} has {int(missing.sum())} elements that are NaN or were never written, "
+                    f"the first at {list(first)}",
                     hint="does the grid cover the whole output? is a guard too narrow?",
                 )
             )  # fmt: skip

@@ -47,10 +47,14 @@ def gpu_arch() -> str | None:
 
 
 def device_of(target: Target) -> str:
-    """'cuda' when the target reads device memory, else 'cpu' (also for a GPU that is not here: see `is_absent`)."""
+    """'cuda' when the target reads device memory, else 'cpu' (also for a GPU that is not here: see
+    `is_absent`).
+    """
     return "cuda" if target.kind == "cuda" and gpu_arch() is not None else "cpu"
 
 
 def is_absent(target: Target) -> bool:
-    """Whether the target is a GPU and this machine has none: kernels can be compiled and emulated, not launched."""
+    """Whether the target is a GPU and this machine has none: kernels can be compiled and emulated, not
+    launched.
+    """
     return target.kind == "cuda" and gpu_arch() is None

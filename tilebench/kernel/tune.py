@@ -51,9 +51,9 @@ class TunedFunction:
         return self._tune(values, named, names) if names else self.function.compile(*values, **named)
 
     def _candidates(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> list[dict[str, Any]]:
-        configs = self.configs(*values, **named) if callable(self.configs) and inspect.signature(self.configs).parameters else (
-            self.configs() if callable(self.configs) else self.configs
-        )  # fmt: skip
+        configs: Any = self.configs
+        if callable(configs):
+            configs = configs(*values, **named) if inspect.signature(configs).parameters else configs()
         return [dict(c) for c in configs]
 
     def _tunables(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> list[str]:
@@ -77,9 +77,11 @@ class TunedFunction:
                 kernel = self._kernel(values, {**named, **chosen}, chosen)
                 inputs = self._inputs(kernel, values)
                 self._check(kernel, inputs)
-                latency = float(kernel.get_profiler().do_bench(
-                    input_tensors=inputs, warmup=self.options["warmup"], rep=self.options["rep"], return_mode="median"
-                ))  # fmt: skip
+                profiler, options = kernel.get_profiler(), self.options
+                measured = profiler.do_bench(
+                    input_tensors=inputs, warmup=options["warmup"], rep=options["rep"], return_mode="median"
+                )
+                latency = float(measured)
             except (TileError, AssertionError) as error:
                 self.trials.append(Trial(chosen, None, str(getattr(error, "what", error))))
                 continue
@@ -159,4 +161,8 @@ def autotune(
     }  # fmt: skip
     if func is not None:
         return TunedFunction(func, configs, options)
-    return lambda function: TunedFunction(function, configs, options)
+
+    def decorate(function: Any) -> TunedFunction:
+        return TunedFunction(function, configs, options)
+
+    return decorate

@@ -76,7 +76,8 @@ def against_oracle(
 def oracle_references(
     kernel: Kernel, before: Sequence[Any], seed: int = 0, blocks: Sequence[tuple[int, ...]] | None = None
 ) -> dict[str, Reference]:
-    """The oracle's references by output name, of `blocks` (None: all, or a sample when that is too much work).
+    """The oracle's references by output name, of `blocks` (None: all, or a sample when that is too much
+    work).
 
     The one reason to have none is a statement that the oracle does not know: then the dict is empty.
     """
@@ -317,5 +318,6 @@ def _pattern(wrong: np.ndarray) -> str:
     low, high = where.min(axis=0), where.max(axis=0)
     box = int(np.prod(high - low + 1))
     if box < matrix.size and len(where) > 0.9 * box:
-        return f"one box, rows {low[0]} to {high[0]} and columns {low[1]} to {high[1]}: one block or warp tile is wrong"
+        box = f"rows {low[0]} to {high[0]} and columns {low[1]} to {high[1]}"
+        return f"one box, {box}: one block or warp tile is wrong"
     return f"scattered ({share:.1%} of the elements): a race, or rounding beyond the bound"

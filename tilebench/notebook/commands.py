@@ -29,7 +29,8 @@ def run(command: str, words: list[str], results: dict[str, Result]) -> Any:
 def _find(name: str, results: dict[str, Result]) -> Result:
     if name not in results:
         raise UsageError(
-            f"%tile: no kernel called {name!r}{nearest(name, results)}; there are {', '.join(results) or 'none yet'}"
+            f"%tile: no kernel called {name!r}{nearest(name, results)}; there are "
+            f"{', '.join(results) or 'none yet'}"
         )
     return results[name]
 

@@ -6,12 +6,15 @@ import re
 from typing import Any
 
 OPTIONS = (
-    "--target", "--args", "--ref", "--set", "--show", "--bench", "--as", "--atol", "--rtol", "--no-run", "--no-check", "--isolate",
+    "--target", "--args", "--ref", "--set", "--show", "--bench", "--as", "--atol", "--rtol", "--no-run",
+    "--no-check", "--isolate",
     "--static", "--seed", "--quiet", "--traceback",
 )  # fmt: skip
 VALUES = {
-    "--target": ("auto", "interp", "emu", "emu:sm_80", "emu:sm_90a", "cpu", "cuda", "cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120"),
-    "--show": ("layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "findings", "board", "none"),
+    "--target": ("auto", "interp", "emu", "emu:sm_80", "emu:sm_90a", "cpu", "cuda",
+                 "cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120"),
+    "--show": ("layout", "smem", "code", "passes", "warps", "timeline", "step", "diff",
+               "roofline", "findings", "board", "none"),
 }  # fmt: skip
 COMMANDS = ("list", "show", "diff", "doctor", "export", "clear", "config")
 
@@ -38,7 +41,10 @@ def candidates(line: str) -> list[str] | None:
 
 def install(shell: Any) -> None:
     """Add the matcher to IPython's completer."""
-    from IPython.core.completer import SimpleCompletion, context_matcher
+    from IPython.core.completer import (
+        SimpleCompletion,
+        context_matcher,  # pyright: ignore[reportUnknownVariableType] # untyped
+    )
 
     @context_matcher()  # type: ignore[no-untyped-call]
     def tile_matcher(context: Any) -> Any:

@@ -20,7 +20,8 @@ class ErrorCard:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         del include, exclude
         text = self.error.render()
-        card = f'<pre class="tilebench-error" style="border-left:3px solid #c62828;padding:.5em 1em;overflow:auto">{html.escape(text)}</pre>'
+        style = "border-left:3px solid #c62828;padding:.5em 1em;overflow:auto"
+        card = f'<pre class="tilebench-error" style="{style}">{html.escape(text)}</pre>'
         return {"text/plain": text, "text/html": card}
 
     def __repr__(self) -> str:
@@ -60,7 +61,7 @@ def show_result(
     result: Any, views: Sequence[str] | None, *, static: bool = False, previous: Any = None
 ) -> None:
     """Display what a `%%tile` cell made."""
-    from IPython.display import display
+    from IPython.display import display  # pyright: ignore[reportUnknownVariableType] # untyped arguments
 
     del previous
     chosen = tuple(v for v in views or () if v != "none")

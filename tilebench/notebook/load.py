@@ -36,7 +36,9 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def warm() -> None:
-    """Import the compiler and let NVRTC and LLVM do their first, slow compile, so that the first cell does not wait."""
+    """Import the compiler and let NVRTC and LLVM do their first, slow compile, so that the first cell does
+    not wait.
+    """
     import tilebench.compiler as compiler
     from tilebench import views
 

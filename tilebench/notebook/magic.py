@@ -1,4 +1,7 @@
-"""`%%tile` and `%tile`: parse the line, call kernel/session.py, display its report. Errors show as text, never as a stack."""
+"""`%%tile` and `%tile`: parse the line, call kernel/session.py, display its report.
+
+Errors show as text, never as a stack.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,8 @@ class TileMagics(Magics):
     def tile(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Compile, run, check and show the tile program in this cell.
 
-        As a line: %tile list | show NAME [VIEW...] | doctor | clear. Gives the Kernel, so `k = %tile NAME` works.
+        As a line: %tile list | show NAME [VIEW...] | doctor | clear. Gives the Kernel, so `k = %tile NAME`
+        works.
         """
         if cell is None:
             return self.command(line.split())
@@ -129,8 +133,10 @@ class TileMagics(Magics):
 
             runner = run_isolated
         result = runner(
-            text, args=arguments, ref=reference, target=options.target, settings=settings, namespace=namespace,
-            name=options.name, launch=options.launch, check=options.check, bench=options.bench, atol=options.atol,
+            text, args=arguments, ref=reference, target=options.target, settings=settings,
+            namespace=namespace,
+            name=options.name, launch=options.launch, check=options.check, bench=options.bench,
+            atol=options.atol,
             rtol=options.rtol, seed=options.seed,
         )  # fmt: skip
         name = options.name or result.kernel.name
@@ -155,7 +161,8 @@ class TileMagics(Magics):
         if head not in LINE_COMMANDS:
             known = (*LINE_COMMANDS, *self.results)
             raise UsageError(
-                f"%tile: unknown command {head!r}{nearest(head, known)}; commands are {', '.join(LINE_COMMANDS)}"
+                f"%tile: unknown command {head!r}{nearest(head, known)}; commands are "
+                f"{', '.join(LINE_COMMANDS)}"
             )
         return commands.run(head, rest, self.results)
 

@@ -1,12 +1,14 @@
 """What every tile op has, and the protocols through which it meets the passes and back ends.
 
-An op is a frozen dataclass deriving from `Op`. Its file holds: fields; `check`; `run` (NumPy: the specification);
-`cost`; `expand` (the generic lowering: plain tile IR loops, right on every target); `offers` (instructions it can use,
-best first, with the condition and the reason); `place` (what those instructions require of layouts); `lowerings`
-(per instruction, thread code through a `ThreadBuilder`); `scratch` (shared bytes it needs to talk between warps);
-`examples`; and below it its `T.*` spellings: plain functions from the user's values to a statement.
+An op is a frozen dataclass deriving from `Op`. Its file holds: fields; `check`; `run` (NumPy: the
+specification); `cost`; `expand` (the generic lowering: plain tile IR loops, right on every target); `offers`
+(instructions it can use, best first, with the condition and the reason); `place` (what those instructions
+require of layouts); `lowerings` (per instruction, thread code through a `ThreadBuilder`); `scratch` (shared
+bytes it needs to talk between warps); `examples`; and below it its `T.*` spellings: plain functions from the
+user's values to a statement.
 
-A spelling returns a `Stmt` (the front-end appends it), an `Expr`, a `Buffer`, or an `Effect` (statements first, then a value).
+A spelling returns a `Stmt` (the front-end appends it), an `Expr`, a `Buffer`, or an `Effect` (statements
+first, then a value).
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
-
-import numpy as np
 
 from tilebench.errors import Loc, TypeTileError
 from tilebench.ir.dtype import DType
@@ -27,12 +27,17 @@ from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.targets import Target
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tilebench.ir.tile import Kernel
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Work of one execution of an op by one block. flops: floating-point operations (an FMA is 2); bytes by scope."""
+    """Work of one execution of an op by one block.
+
+    flops: floating-point operations (an FMA is 2); bytes by scope.
+    """
 
     flops: float = 0.0
     read: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -50,7 +55,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A way to carry out an op. name: 'mma.m16n8k16', 'cp.async', 'plain', 'shuffle', 'expand' ...; facts: its parameters."""
+    """A way to carry out an op.
+
+    name: 'mma.m16n8k16', 'cp.async', 'plain', 'shuffle', 'expand' ...; facts: its parameters.
+    """
 
     name: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -58,7 +66,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Offer:
-    """An instruction that an op could use here, or why it cannot: legal is False and `reason` says what stands against it."""
+    """An instruction that an op could use here, or why it cannot: legal is False and `reason` says what
+    stands against it.
+    """
 
     instruction: Instruction
     legal: bool
@@ -67,7 +77,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A layout that an op needs or would like for a buffer. strict: wrong without it; else a wish (heaviest wins)."""
+    """A layout that an op needs or would like for a buffer.
+
+    strict: wrong without it; else a wish (heaviest wins).
+    """
 
     buffer: Buffer
     layout: FragmentLayout | SharedLayout
@@ -77,14 +90,21 @@ class Requirement:
 
 
 class BlockValues(Protocol):
-    """What `Op.run` sees of the interpreter: the values of one block. Arrays are in compute form (see ir/dtype.py)."""
+    """What `Op.run` sees of the interpreter: the values of one block.
+
+    Arrays are in compute form (see ir/dtype.py).
+    """
 
     def read(self, region: Region) -> np.ndarray:
-        """A copy of the region, shape region.shape; elements outside a global tensor are 0 (or its safe value)."""
+        """A copy of the region, shape region.shape; elements outside a global tensor are 0 (or its safe
+        value).
+        """
         ...
 
     def write(self, region: Region, values: np.ndarray) -> None:
-        """Store values (broadcast to region.shape), rounded to the buffer's dtype; outside elements are skipped."""
+        """Store values (broadcast to region.shape), rounded to the buffer's dtype; outside elements are
+        skipped.
+        """
         ...
 
     def evaluate(self, e: Expr) -> Any:
@@ -113,7 +133,8 @@ class PlaceContext(Protocol):
 
 
 class ThreadBuilder(Protocol):
-    """What a lowering writes thread code with. One builder per role; statements go to the innermost open body.
+    """What a lowering writes thread code with. One builder per role; statements go to the innermost open
+    body.
 
     Indices and predicates are Exprs of the thread. The builder stamps each statement with the op's place.
     """
@@ -144,7 +165,9 @@ class ThreadBuilder(Protocol):
         ...
 
     def global_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr, Expr | None]:
-        """Flat element index of region[coordinates] in a global tensor, and the in-bounds predicate (None: always)."""
+        """Flat element index of region[coordinates] in a global tensor, and the in-bounds predicate (None:
+        always).
+        """
         ...
 
     def scratch(self, dtype: DType, count: int) -> Memory:
@@ -182,7 +205,7 @@ class ThreadBuilder(Protocol):
         ...
 
     def expand(self, stmt: Stmt) -> None:
-        """Lower tile-level loops and stores (what Op.expand gives) with the usual distribution over threads."""
+        """Lower tile-level loops and stores (what Op.expand gives), spread over threads as usual."""
         ...
 
 
@@ -265,7 +288,8 @@ def as_region(value: Any, what: str, extents: tuple[int, ...] | None = None, at:
         return Region(value.buffer, value.indices, sizes, dropped, loc=value.loc or at)
     raise TypeTileError(
         "TB210",
-        f"{what} must be a buffer, a slice of one, or an element that marks where the tile starts; got {type(value).__name__}",
+        f"{what} must be a buffer, a slice of one, or an element that marks where the tile starts; got "
+        f"{type(value).__name__}",
         at=at,
         why="a tile op works on tiles of buffers",
         fix="pass A, A[i0:i1, j0:j1] or A[i0, j0]",

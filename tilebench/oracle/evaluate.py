@@ -487,9 +487,8 @@ class Machine:
                 np.where(inside, m.bound[place], 0.0),
                 np.where(inside, m.ambiguous[place], False),
             )
-        return Val(
-            *(x.reshape(region.shape) for x in (value, bound)), region.dtype, ambiguous.reshape(region.shape)
-        )
+        shape = region.shape
+        return Val(value.reshape(shape), bound.reshape(shape), region.dtype, ambiguous.reshape(shape))
 
     def places(self, region: Region, f: Frame) -> tuple[Val, ...]:
         """Index arrays of a region, of shape region.extents."""
@@ -500,7 +499,7 @@ class Machine:
         return tuple(make(a, int64) for a in axes)
 
     def write(self, region: Region, value: Val, f: Frame) -> None:
-        """Store numbers of shape region.shape (cast to its dtype) to a region; outside elements are skipped."""
+        """Store numbers of shape region.shape (cast to its dtype); elements outside are skipped."""
         value = cast(value, region.dtype)
         full = Val(
             *(np.broadcast_to(x, region.shape).reshape(region.extents) for x in (value.value, value.bound)),

@@ -37,6 +37,8 @@ VALUE: dict[str, Callable[[Any], Any]] = {
     "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }  # fmt: skip
+
+
 def _away(x: Any) -> Any:
     """Nearest integer, halves away from zero."""
     return np.trunc(x + np.copysign(0.5, x))

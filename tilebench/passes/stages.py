@@ -1,7 +1,8 @@
-"""The value of each stage between a parsed kernel and a thread program: frozen, each holding the one before it.
+"""The value of each stage between a parsed kernel and a thread program: frozen, each holding the one before
+it.
 
-A function that needs layouts takes `Placed`: a pass in the wrong place does not type-check. Facts about nodes are in
-mappings keyed by node identity, made by one pass and never changed.
+A function that needs layouts takes `Placed`: a pass in the wrong place does not type-check. Facts about nodes
+are in mappings keyed by node identity, made by one pass and never changed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class Reason:
 
 @dataclass(frozen=True)
 class Typed:
-    """passes/check.py: shapes bound, dtypes and scopes legal. per_thread: statements that name a thread (else uniform)."""
+    """passes/check.py: shapes bound, dtypes and scopes legal.
+
+    per_thread: statements that name a thread (else uniform).
+    """
 
     kernel: Kernel
     target: Target
@@ -50,6 +54,7 @@ class Selected:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.typed.kernel
 
 
@@ -73,6 +78,7 @@ class Partitioned:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.selected.kernel
 
 
@@ -87,12 +93,15 @@ class Placed:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.partitioned.kernel
 
 
 @dataclass(frozen=True)
 class ScheduledOp:
-    """One statement of a pipelined loop: the stage it runs in (iterations ahead of the last stage), its order, its resource."""
+    """One statement of a pipelined loop: the stage it runs in (iterations ahead of the last stage), its
+    order, its resource.
+    """
 
     stmt: Stmt
     stage: int
@@ -104,7 +113,10 @@ class ScheduledOp:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What was decided for one pipelined loop. stages: versions of its buffers; ops in program order; why in `reason`."""
+    """What was decided for one pipelined loop.
+
+    stages: versions of its buffers; ops in program order; why in `reason`.
+    """
 
     loop: Pipelined
     stages: int
@@ -116,7 +128,9 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """passes/pipeline.py: the body with loops opened into prologue, steady state and epilogue; versions of buffers."""
+    """passes/pipeline.py: the body with loops opened into prologue, steady state and epilogue; versions of
+    buffers.
+    """
 
     placed: Placed
     body: Stmt
@@ -125,12 +139,15 @@ class Scheduled:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.placed.kernel
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a shared buffer lives: bytes [offset, offset + size) while statements first..last (preorder) run."""
+    """Where a shared buffer lives: bytes [offset, offset + size) while statements first..last run, in
+    preorder.
+    """
 
     offset: int
     size: int
@@ -140,7 +157,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Allocated:
-    """passes/memory.py: the byte map of shared memory with lifetimes and reuse. scratch: one range shared by all ops."""
+    """passes/memory.py: the byte map of shared memory with lifetimes and reuse.
+
+    scratch: one range shared by all ops.
+    """
 
     scheduled: Scheduled
     slots: Mapping[Buffer, Slot]
@@ -149,6 +169,7 @@ class Allocated:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.scheduled.kernel
 
 
@@ -173,12 +194,16 @@ class Synchronised:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.allocated.kernel
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """passes/lower.py: what one thread runs. predicates: facts for the report (guards dropped, conversions made)."""
+    """passes/lower.py: what one thread runs.
+
+    predicates: facts for the report (guards dropped, conversions made).
+    """
 
     synchronised: Synchronised
     program: Program
@@ -186,10 +211,11 @@ class Lowered:
 
     @property
     def kernel(self) -> Kernel:
+        """The tile program that the stage is of."""
         return self.synchronised.kernel
 
 
 __all__ = [
-    "Allocated", "AnyLayout", "BarrierNote", "Expr", "Lowered", "Partitioned", "Placed", "Reason", "RoleSpec", "Schedule",
-    "Scheduled", "ScheduledOp", "Selected", "Slot", "Synchronised", "Typed",
+    "Allocated", "AnyLayout", "BarrierNote", "Expr", "Lowered", "Partitioned", "Placed", "Reason", "RoleSpec",
+    "Schedule", "Scheduled", "ScheduledOp", "Selected", "Slot", "Synchronised", "Typed",
 ]  # fmt: skip

@@ -1,1 +1,4 @@
-"""Timing, the performance model and the roofline. Every number says whether it is predicted, simulated or measured."""
+"""Timing, the performance model and the roofline.
+
+Every number says whether it is predicted, simulated or measured.
+"""

@@ -47,7 +47,8 @@ def measure(
 ) -> Times:
     """Run it for about warmup_ms, then time it for about rep_ms (or the given counts).
 
-    On a GPU each run is between two events with the L2 cache overwritten before it (flush_l2), so inputs come from memory.
+    On a GPU each run is between two events with the L2 cache overwritten before it (flush_l2), so inputs come
+    from memory.
     """
     if backend not in ("event", "cupti", "cudagraph"):
         raise ValueError(f"backend must be 'event', 'cupti' or 'cudagraph', got {backend!r}")

@@ -1,4 +1,6 @@
-"""This machine's CPU: its name, and its peaks measured once (NumPy's matrix product and a large copy), kept on disk."""
+"""This machine's CPU: its name, and its peaks measured once (NumPy's matrix product and a large copy), kept
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def cpu_name() -> str:
 
 @cache
 def peaks() -> tuple[float, float]:
-    """(f32 GFLOP/s, memory GB/s) of all cores, measured once a machine: about a fifth of a second, then from the store."""
+    """(f32 GFLOP/s, memory GB/s) of all cores, measured once a machine: about a fifth of a second, then from
+    the store.
+    """
     root = current().cache_dir
     path = root / "cpu-peaks.json" if root is not None else None
     key = f"{cpu_name()} x{os.cpu_count()}"

@@ -1,8 +1,9 @@
-"""The performance model: a predicted time from the work, the resources and the device's data sheet; the roofline.
+"""The performance model: a predicted time from the work, the resources and the device's data sheet; the
+roofline.
 
-A launch takes at least as long as its slowest resource: tensor cores, FP32 pipes, special functions, L2, memory. Waves that do
-not fill the device and what blocks cannot overlap lower each rate; the factors are the model's only free numbers and
-stand together below.
+A launch takes at least as long as its slowest resource: tensor cores, FP32 pipes, special functions, L2,
+memory. Waves that do not fill the device and what blocks cannot overlap lower each rate; the factors are the
+model's only free numbers and stand together below.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tilebench.report import Figure, Roof, RooflineInfo, RooflinePoint
 from tilebench.targets import Device, Occupancy, find_device
 
 DEFAULT_DEVICE = {
-    "sm_80": "A100 80GB SXM", "sm_86": "RTX 3090", "sm_89": "RTX 4090", "sm_90": "H200 SXM", "sm_90a": "H200 SXM",
+    "sm_80": "A100 80GB SXM", "sm_86": "RTX 3090", "sm_89": "RTX 4090", "sm_90": "H200 SXM",
+    "sm_90a": "H200 SXM",
     "sm_100": "B200 SXM", "sm_120": "RTX 5090",
 }  # fmt: skip
 """The product whose data sheet stands in for an architecture when no GPU is there."""
@@ -27,7 +29,8 @@ MEMORY_SHARE = 0.9
 SPECIAL_PER_CLOCK = 16
 """Special-function results per SM and clock (CUDA programming guide, arithmetic instructions)."""
 LAUNCH_US = 2.5
-"""What an empty kernel takes on the device, in microseconds (order of magnitude; measured values are 2 to 3)."""
+"""What an empty kernel takes on the device, in microseconds (order of magnitude; measured values are 2 to 3).
+"""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The predicted timeline of a pipelined loop: its `Schedule` played on three resources with the model's costs."""
+"""The predicted timeline of a pipelined loop: its `Schedule` played on three resources with the model's
+costs.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,19 @@ def _microseconds(op: ScheduledOp, device: Device, blocks_per_sm: int) -> float:
 def predicted(
     scheduled: Scheduled, names: dict[Stmt, tuple[str, str, int]], device: Device, blocks_per_sm: int
 ) -> TimelineInfo | None:
-    """Bars of the first iterations of the first pipelined loop; names: statement -> (op id, label, cell line). None without one."""
+    """Bars of the first iterations of the first pipelined loop; names: statement -> (op id, label, cell
+    line).
+
+    None without one.
+    """
     if not scheduled.schedules:
         return None
     schedule = scheduled.schedules[0]
     bars, arrows = _play(schedule, names, device, blocks_per_sm)
-    note = f"{schedule.stages} stages, {blocks_per_sm} blocks on an SM; costs from the data sheet of {device.name}"
+    note = (
+        f"{schedule.stages} stages, {blocks_per_sm} blocks on an SM; "
+        f"costs from the data sheet of {device.name}"
+    )
     return TimelineInfo("predicted", tuple(bars), tuple(arrows), note)
 
 

@@ -1,4 +1,5 @@
-"""How much a kernel does: floating-point operations, bytes by scope, by walking the tile IR with its trip counts.
+"""How much a kernel does: floating-point operations, bytes by scope, by walking the tile IR with its trip
+counts.
 
 Trip counts that depend on the block (a causal loop) are evaluated on a sample of blocks and averaged.
 """
@@ -109,13 +110,19 @@ def evaluate(e: Expr, values: Mapping[Var, float]) -> float | None:
 
 def _apply(op: str, a: float, b: float) -> float | None:
     table: dict[str, Callable[[], float]] = {
-        "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: a / b if b else math.nan,
-        "floordiv": lambda: a // b if b else math.nan, "floormod": lambda: a % b if b else math.nan, "min": lambda: min(a, b), "max": lambda: max(a, b),
-        "truncdiv": lambda: float(int(a / b)) if b else math.nan, "truncmod": lambda: math.fmod(a, b) if b else math.nan,
-        "eq": lambda: float(a == b), "ne": lambda: float(a != b), "lt": lambda: float(a < b), "le": lambda: float(a <= b),
-        "gt": lambda: float(a > b), "ge": lambda: float(a >= b), "and": lambda: float(bool(a) and bool(b)), "or": lambda: float(bool(a) or bool(b)),
+        "add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b,
+        "div": lambda: a / b if b else math.nan,
+        "floordiv": lambda: a // b if b else math.nan, "floormod": lambda: a % b if b else math.nan,
+        "min": lambda: min(a, b), "max": lambda: max(a, b),
+        "truncdiv": lambda: float(int(a / b)) if b else math.nan,
+        "truncmod": lambda: math.fmod(a, b) if b else math.nan,
+        "eq": lambda: float(a == b), "ne": lambda: float(a != b), "lt": lambda: float(a < b),
+        "le": lambda: float(a <= b),
+        "gt": lambda: float(a > b), "ge": lambda: float(a >= b), "and": lambda: float(bool(a) and bool(b)),
+        "or": lambda: float(bool(a) or bool(b)),
         "shl": lambda: float(int(a) << int(b)), "shr": lambda: float(int(a) >> int(b)),
-        "bitand": lambda: float(int(a) & int(b)), "bitor": lambda: float(int(a) | int(b)), "bitxor": lambda: float(int(a) ^ int(b)),
+        "bitand": lambda: float(int(a) & int(b)), "bitor": lambda: float(int(a) | int(b)),
+        "bitxor": lambda: float(int(a) ^ int(b)),
     }  # fmt: skip
     return table[op]() if op in table else None
 
@@ -207,7 +214,10 @@ class _Tally:
 
 
 def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> Work:
-    """The Work of a launch on `grid` with these symbol values. Blocks are sampled evenly when there are many."""
+    """The Work of a launch on `grid` with these symbol values.
+
+    Blocks are sampled evenly when there are many.
+    """
     total = math.prod(grid)
     if total == 0:
         return Work(0.0, {}, 0.0, {}, {}, 0.0, 0)
@@ -227,7 +237,8 @@ def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> 
             extents = [evaluate(e, sizes) or 0.0 for e in buffer.shape]
             tensor_bytes += math.prod(extents) * buffer.dtype.bytes * (2 if param.role == "inout" else 1)
     return Work(
-        tally.flops * scale, _scaled(tally.tensor, scale), tally.transcendentals * scale, _scaled(tally.read, scale),
+        tally.flops * scale, _scaled(tally.tensor, scale), tally.transcendentals * scale,
+        _scaled(tally.read, scale),
         _scaled(tally.written, scale), tensor_bytes, total,
     )  # fmt: skip
 
