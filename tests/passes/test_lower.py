@@ -17,7 +17,7 @@ from tests.passes.random_kernels import random_kernel
 from tilebench.backends.emulator import run_program
 from tilebench.errors import SyncError
 from tilebench.ir.dtype import decode, int32
-from tilebench.ir.expr import Load, Var, binary, call, const, select
+from tilebench.ir.expr import Load, Var, binary, call, const, int_value, select
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Barrier, VectorCopy
 from tilebench.ir.tile import Buffer, For, Kernel, Store
@@ -27,6 +27,7 @@ from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import fill
 from tilebench.ops.examples import Draft
 from tilebench.ops.reduce import reduce_max, reduce_sum
+from tilebench.passes.lower import scratch_bytes
 from tilebench.passes.stages import Lowered
 
 EXAMPLES = [
@@ -221,3 +222,13 @@ def test_an_exchange_in_divergent_control_flow_is_refused() -> None:
         d.store(O, d.thread, X[3, 5])
     with pytest.raises(SyncError, match="TB414"):
         lowered(d.kernel())
+
+
+@pytest.mark.parametrize("seed", [3, 9, 17, 25])
+def test_scratch_is_known_before_memory_is_laid_out(seed: int) -> None:
+    kernel = random_kernel(seed)
+    stage = lowered(kernel)
+    scratch = [m for m in stage.program.shared if m.name.startswith("scratch")]
+    needed = max((m.byte_offset + int_value(m.shape[0]) * m.dtype.bytes for m in scratch), default=0)
+    start = -(-stage.synchronised.allocated.shared_bytes // 128) * 128
+    assert scratch_bytes(placed(kernel)) == (needed - start if scratch else 0)
