@@ -162,6 +162,7 @@ def test_a_64_bit_bound_gives_a_64_bit_loop() -> None:
 
 def test_thread_binding_is_the_thread() -> None:
     shows("for t in T.thread_binding(128, 'threadIdx.x'):\n    A[0, t % 64] = 0", "A[0, tx % 64] = 0.0")
+    shows("t = T.thread_binding(0, 128, thread='threadIdx.x')\nA[0, t % 64] = 0", "A[0, tx % 64] = 0.0")
     assert refused_body("for t in T.thread_binding(64, 'threadIdx.x'):\n    A[0, t] = 0").code == "TB222"
 
 

@@ -163,6 +163,18 @@ def test_an_eager_function_returns_what_it_allocated() -> None:
         "M // size", "half // size * 2"
     )
     assert "grid bx < 4" in whole(eager(ahead, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32))
+    aliased = ahead.replace("half = M // 2", "half, rows, shape = M // 2, M, [M, N]").replace(
+        "T.Tensor[[M, N], T.float16]", "T.Tensor(shape, T.float16)"
+    )
+    assert "grid bx < 4" in whole(eager(aliased, A=TensorSpec((16, 8), (8, 1), float16), size=4, out=float32))
+    product = (
+        RELU.replace("[M, N]", "[M * N]", 1)
+        .replace("def relu(A", "def relu(A, B")
+        .replace("    C = T", "    B: T.Tensor[[M, N], T.float16]\n    C = T")
+    )
+    product = product.replace("A[bx * size + i, j]", "B[bx * size + i, j]")
+    flat, full = TensorSpec((128,), (1,), float16), TensorSpec((16, 8), (8, 1), float16)
+    assert "A: float16[128], B: float16[16, 8]" in whole(eager(product, A=flat, B=full, size=4, out=float32))
     early = RELU.replace("    A: T.Tensor[[M, N], T.float16]\n", "").replace(
         "    C = T", "    K = M + 1\n    C = T"
     )

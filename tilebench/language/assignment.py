@@ -226,11 +226,14 @@ def augmented(walker: Walker, node: ast.AugAssign, frame: Frame) -> None:
 
 def annotated(walker: Walker, node: ast.AnnAssign, frame: Frame) -> None:
     """`A: T.Tensor[...]` declares an eager function's tensor; `x: T.int32 = 1` a variable."""
-    foreseen, walker.foreseen = (
-        walker.foreseen,
-        {},
-    )  # a declaration names its T.const extents, and so checks them
+    # A declaration names its T.const extents, and checks them: what was read ahead is set aside.
+    foreseen, walker.foreseen = walker.foreseen, {}
     try:
+        annotation = annotation_of(walker, node.annotation, frame)
+    except TypeTileError as error:
+        if error.code != "TB213" or not foreseen:
+            raise
+        walker.foreseen = foreseen  # it computes with one that a later declaration determines
         annotation = annotation_of(walker, node.annotation, frame)
     finally:
         walker.foreseen = foreseen

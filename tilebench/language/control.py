@@ -204,7 +204,7 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
             fix="put it under `with T.Kernel(...)`",
         )
     if loop.kind == "thread":
-        walker.bind_target(node.target, _thread_bound(walker, loop, at), frame)
+        walker.bind_target(node.target, thread_bound(walker, loop, at), frame)
         walker.statements(node.body, frame)
         return
     several = loop.kind in ("parallel", "grid", "persistent")
@@ -364,7 +364,7 @@ def _ints(values: Any) -> tuple[int, ...] | None:
     return tuple(int(v) for v in values) if values else None
 
 
-def _thread_bound(walker: Walker, loop: LoopSpec, at: Loc) -> Any:
+def thread_bound(walker: Walker, loop: LoopSpec, at: Loc) -> Any:
     """`for t in T.thread_binding(n, "threadIdx.x")`: the thread's own index, one of n."""
     kind, dim = loop.options["kind"], loop.options["dim"]
     extent = resolve_thread_value(

@@ -98,9 +98,13 @@ def Persistent(
     )
 
 
-def thread_binding(start: Any, thread: str = "threadIdx.x", *, annotations: Any = None) -> LoopSpec:
+def thread_binding(
+    start: Any, stop: Any = None, thread: str = "threadIdx.x", *, annotations: Any = None
+) -> LoopSpec:
     """`for t in T.thread_binding(128, "threadIdx.x")`: each thread takes the iteration of its own index."""
     del annotations
+    if isinstance(stop, str):  # T.thread_binding(128, "threadIdx.x")
+        stop, thread = None, stop
     axes = {
         f"{name}.{axis}": (kind, d)
         for name, kind in (("threadIdx", "thread"), ("blockIdx", "block"))
@@ -114,7 +118,9 @@ def thread_binding(start: Any, thread: str = "threadIdx.x", *, annotations: Any 
             fix="use one of them",
         )
     kind, dim = axes[thread]
-    return LoopSpec("thread", stop=start, options={"kind": kind, "dim": dim})
+    return LoopSpec(
+        "thread", stop=start if stop is None else stop - start, options={"kind": kind, "dim": dim}
+    )
 
 
 def loop_break() -> Break:

@@ -138,7 +138,8 @@ def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
 
 def foreseen_constants(node: ast.FunctionDef, specs: Mapping[str, TensorSpec]) -> dict[str, int]:
     """Values of T.const names that are extents, read ahead: they may be used before the declaration."""
-    names: dict[str, str] = {}
+    constants: dict[str, str] = {}  # the name of the program -> the name given to T.const
+    values: dict[str, ast.expr] = {}  # other names -> what they are assigned first
     found: dict[str, int] = {}
     for statement in node.body:
         match statement:
@@ -146,27 +147,44 @@ def foreseen_constants(node: ast.FunctionDef, specs: Mapping[str, TensorSpec]) -
                 targets=[target],
                 value=ast.Call(func=ast.Attribute(attr="const"), args=[ast.Constant(value=str(text)), *_]),
             ):
-                targets = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-                for t, name in zip(targets, text.replace(",", " ").split(), strict=False):
+                for t, name in zip(_parts(target), text.replace(",", " ").split(), strict=False):
                     if isinstance(t, ast.Name):
-                        names[t.id] = name
+                        constants[t.id] = name
+            case ast.Assign(targets=[target], value=value):
+                several = isinstance(target, ast.Tuple | ast.List)
+                for t, v in zip(_parts(target), _parts(value) if several else [value], strict=False):
+                    if isinstance(t, ast.Name):
+                        values.setdefault(t.id, v)
             case ast.AnnAssign(target=ast.Name(id=tensor), annotation=annotation, value=None) if (
                 tensor in specs
             ):
-                for extent, actual in zip(_declared_extents(annotation), specs[tensor].shape, strict=False):
-                    if isinstance(extent, ast.Name) and extent.id in names and actual is not None:
-                        found.setdefault(names[extent.id], actual)
+                extents = _parts(_known(_shape(annotation), values))
+                for extent, actual in zip(extents, specs[tensor].shape, strict=False):
+                    extent = _known(extent, values)
+                    if isinstance(extent, ast.Name) and extent.id in constants and actual is not None:
+                        found.setdefault(constants[extent.id], actual)
             case _:
                 pass
     return found
 
 
-def _declared_extents(annotation: ast.expr) -> list[ast.expr]:
-    """The extents in `T.Tensor((M, N), dtype)` or `T.Tensor[[M, N], dtype]`."""
+def _shape(annotation: ast.expr) -> ast.expr:
+    """The shape in `T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`."""
     match annotation:
-        case ast.Call(args=[ast.Tuple() | ast.List() as shape, *_]):
-            return shape.elts
-        case ast.Subscript(slice=ast.Tuple(elts=[ast.Tuple() | ast.List() as shape, *_])):
-            return shape.elts
+        case ast.Call(args=[shape, *_]) | ast.Subscript(slice=ast.Tuple(elts=[shape, *_])):
+            return shape
         case _:
-            return []
+            return annotation
+
+
+def _known(e: ast.expr, values: Mapping[str, ast.expr]) -> ast.expr:
+    """What a name was assigned, through a few names."""
+    for _ in range(8):
+        if not (isinstance(e, ast.Name) and e.id in values):
+            break
+        e = values[e.id]
+    return e
+
+
+def _parts(e: ast.expr) -> list[ast.expr]:
+    return e.elts if isinstance(e, ast.Tuple | ast.List) else [e]

@@ -17,7 +17,15 @@ from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.tile import Assert, Buffer, Region, Stmt, Store
 from tilebench.language.expressions import Expressions
 from tilebench.language.launching import resolve_thread_value
-from tilebench.language.markers import Annotation, ConstVar, EmptySpec, LaunchSpec, ThreadValue, VarSpec
+from tilebench.language.markers import (
+    Annotation,
+    ConstVar,
+    EmptySpec,
+    LaunchSpec,
+    LoopSpec,
+    ThreadValue,
+    VarSpec,
+)
 from tilebench.language.scope import Frame
 from tilebench.ops.base import Effect
 
@@ -206,6 +214,10 @@ class Walker:
                 buffer = Buffer(name, shape, value.dtype, "global", loc=at)
                 self.outputs.append(buffer)
                 return buffer
+            case LoopSpec(kind="thread"):  # t = T.thread_binding(0, 128, thread="threadIdx.x")
+                from tilebench.language.control import thread_bound
+
+                return thread_bound(self, value, at)
             case ThreadValue():
                 return self.named(resolve_thread_value(self, value, at), name, frame, node)
             case list() | tuple():
