@@ -28,12 +28,12 @@ class TunedFunction:
     """
 
     def __init__(self, function: Any, configs: Any, options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function, updated=())  # its own attributes stay its own
         self.function = function
         self.configs = configs
         self.options = dict(options)
         self.trials: list[Trial] = []
         self.best: dict[Any, dict[str, Any]] = {}
-        functools.update_wrapper(self, function)
 
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Tune on first use for these values, then as the jit function with the best configuration."""
