@@ -8,10 +8,10 @@ A loop `for k in T.Pipelined(n, num_stages=S)` whose asynchronous copies bring t
         issue the copies of iteration k + S-1, if there is one    (into the version that iteration k-1 used)
         the other statements, on version k % S
 
-Every iteration closes a group, also an empty one, so that the count of groups is the same for any number of
-trips. The barrier that other threads need after the wait also keeps iteration k-1's reads before the copies
-that overwrite them; passes/sync.py finds it. What cannot run ahead stays where it is, and the schedule's
-reason says why.
+From COPIES_LAST stages on, the last two change places. Every iteration closes a group, also an empty one, so
+that the count of groups is the same for any number of trips. The barrier that other threads need after the
+wait also keeps iteration k-1's reads before the copies that overwrite them; passes/sync.py finds it. What
+cannot run ahead stays where it is, and the schedule's reason says why.
 """
 
 from __future__ import annotations
@@ -218,8 +218,9 @@ def _trips(loop: Pipelined) -> int | None:
 # -- the opened loop
 
 COPIES_LAST = 3
-"""From this many stages on the next copies are issued behind the computation: a whole iteration is under way anyway, and
-the first operands are then not read behind the copies' stores to shared memory."""
+"""From this many stages on the next copies are issued behind the computation: a whole iteration is under way
+anyway, and the first operands are then not read behind the copies' stores to shared memory.
+"""
 
 
 def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -> Stmt:
