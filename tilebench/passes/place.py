@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tilebench.errors import LayoutError, Loc
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import Buffer, Kernel, Parallel, Region, Stmt, TileOp
 from tilebench.layouts import (
     FragmentLayout,
     SharedLayout,
-    conflict_ways,
+    bank_conflicts,
+    fragment_offsets,
     from_function,
     padded,
     row_major,
@@ -336,7 +339,7 @@ class _Placer:
             total, worst = 0, 1
             for fragment, _ in patterns:
                 vector = widest_vector(fragment, layout, size)
-                ways = conflict_ways(fragment, layout, size, vector)
+                ways = sampled_ways(fragment, layout, size, vector)
                 total += ways * -(-fragment.registers // vector) * max(1, vector * size // 4)
                 worst = max(worst, ways)
             return total, worst
@@ -368,6 +371,17 @@ class _Placer:
             i.name.startswith("cp.async") and any(r.buffer is buffer for r in op.writes)
             for op, i in chosen.items()
         )
+
+
+def sampled_ways(fragment: FragmentLayout, shared: SharedLayout, itemsize: int, vector: int) -> int:
+    """Bank-conflict degree of the first and the last whole warp on a few of their registers."""
+    addresses = np.where(fragment.valid(), fragment_offsets(fragment, shared) * itemsize, -1)[:, ::vector]
+    if len(addresses) % 32:
+        addresses = np.pad(addresses, ((0, -len(addresses) % 32), (0, 0)), constant_values=-1)
+    warps = addresses.reshape(-1, 32, addresses.shape[1])
+    picked = sorted({0, 1, addresses.shape[1] // 2, addresses.shape[1] - 1} & set(range(addresses.shape[1])))
+    seen = [warps[w, :, r] for w in {0, len(warps) - 1} for r in picked]
+    return max(1, *(bank_conflicts(lanes, vector * itemsize) for lanes in seen))
 
 
 def node_names(count: int) -> tuple[Any, ...]:
