@@ -10,7 +10,9 @@ import pytest
 
 from tests.backends.running import integers, run
 from tests.kernels import programs
+from tests.ops.test_examples import SYMBOL, arguments
 from tests.passes.lowering import lowered
+from tests.passes.tile_programs import PROGRAMS
 from tilebench.backends.emulator import run_program
 from tilebench.ir.dtype import DType, decode, encode
 from tilebench.ir.rewrite import walk
@@ -125,3 +127,21 @@ def test_histogram() -> None:
     result = run_program(lowered(kernel).program, [numbers, counts], {})
     assert not [f for f in result.findings if f.severity == "error"]
     assert np.array_equal(counts, np.bincount(numbers, minlength=16))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_tile_programs(name: str) -> None:
+    kernel = parse_prim_func(PROGRAMS[name]())
+    expected = arguments(kernel, 1, True) if kernel.symbols else arrays_of(kernel, True)
+    emulated = [a.copy() for a in expected]
+    run(kernel, *expected)
+    result = run_program(lowered(kernel).program, emulated, dict.fromkeys(kernel.symbols, SYMBOL))
+    assert not [f for f in result.findings if f.severity == "error"]
+    for param, a, b in zip(kernel.params, expected, emulated, strict=True):
+        assert isinstance(param.value, Buffer)
+        x, y = (
+            decode(a, param.value.dtype).astype(np.float64),
+            decode(b, param.value.dtype).astype(np.float64),
+        )
+        # float16 storage of sums in another order
+        np.testing.assert_allclose(y, x, rtol=2.0**-9, atol=2.0**-9, err_msg=param.name)
