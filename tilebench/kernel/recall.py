@@ -30,28 +30,12 @@ from tilebench.ir.expr import Var
 from tilebench.targets import Target
 
 ENTRIES = 64
-TRUSTED = frozenset(
-    [
-        "builtins",
-        "tilebench",
-        "numpy",
-        "torch",
-        "math",
-        "cmath",
-        "typing",
-        "functools",
-        "itertools",
-        "operator",
-        "dataclasses",
-        "enum",
-        "collections",
-        "__future__",
-    ]
-)
+_PACKAGES = """builtins tilebench numpy torch math cmath typing functools itertools operator dataclasses enum
+collections __future__"""
+TRUSTED = frozenset(_PACKAGES.split())
 """Packages whose functions, classes and constants do not change while a notebook lives."""
-IMPURE = frozenset(
-    ["globals", "locals", "vars", "eval", "exec", "open", "input", "print", "id", "random", "__import__"]
-)
+_BUILTINS = "globals locals vars eval exec open input print id random __import__"
+IMPURE = frozenset(_BUILTINS.split())
 """Built-in functions whose value or effect is not in the text."""
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
