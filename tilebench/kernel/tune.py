@@ -63,10 +63,10 @@ class TunedFunction:
         return sorted(keys - given)
 
     def _tune(self, values: tuple[Any, ...], named: Mapping[str, Any], names: Sequence[str]) -> Kernel:
-        from tilebench.kernel.decorator import _freeze  # pyright: ignore[reportPrivateUsage]
+        from tilebench.kernel.decorator import freeze
 
         shapes = tuple((tuple(v.shape), str(v.dtype)) if hasattr(v, "shape") else v for v in values)
-        key = (_freeze(shapes), _freeze(dict(named)))
+        key = (freeze(shapes), freeze(dict(named)))
         if key in self.best:
             return self._kernel(values, {**named, **self.best[key]}, self.best[key])
         trials: list[tuple[float, Kernel, dict[str, Any]]] = []
