@@ -63,6 +63,8 @@ class EmulatedKernel:
         if 0 in grid:
             return
         self.result = self.run(arguments, symbols, grid)
+        for line in self.result.printed:
+            print(line)
         if self.result.first_error is not None:
             raise error_of(*self.result.first_error)
 
