@@ -107,14 +107,9 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
     mark, colour = verdict_mark(report)
     top = 1 - 0.2 / total
     write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
-    write(
-        figure,
-        0.075 if report.ok is not None else 0.035,
-        top,
-        clip(f"{report.name} on {report.target}: {report.verdict or 'not run'}", 118),
-        fontsize=9.5,
-        fontweight="bold",
-    )
+    line = f"{report.name} on {report.target}: {report.verdict or 'not run'}"
+    left, size = 0.075 if report.ok is not None else 0.035, 9.5 if len(line) <= 115 else 8.0
+    write(figure, left, top, clip(line, 145), fontsize=size, fontweight="bold")
     write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 190), fontsize=7, color=QUIET)
     y = 1 - head / total
     for row, height in zip(rows, heights, strict=True):
@@ -222,10 +217,10 @@ def page(reports: list[Report]) -> str:
     sections: list[str] = []
     for report in reports:
         pictures = image(picture(report))
-        more = [s for name in ("smem", "warps") if (s := STILLS[name](report)) is not None]
         folded = "".join(
-            f"<details><summary>{esc(name)}</summary>{image(s)}</details>"
-            for name, s in zip(("shared memory", "warps"), more, strict=False)
+            _folded(name, image(made))
+            for name, still in (("shared memory", smem.still), ("warps", warps.still))
+            if (made := still(report)) is not None
         )
         sections.append(f"<section><h2>{esc(report.name)}</h2>{pictures}{html(report)}{folded}</section>")
     return (
