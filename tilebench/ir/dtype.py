@@ -157,8 +157,8 @@ def as_dtype(value: Any) -> DType:
     if isinstance(value, str):
         return parse_dtype(value)
     if isinstance(value, type) and issubclass(value, np.generic):
-        return parse_dtype(cast("np.dtype[Any]", np.dtype(value)).name)
-    named: Any = value
+        return parse_dtype(np.dtype(cast("type[np.generic[Any]]", value)).name)
+    named = cast("Any", value)
     return parse_dtype(str(getattr(named, "name", None) or named))
 
 

@@ -27,24 +27,50 @@ def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(kind) if f.name not in _NO_CHILDREN)
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Expr | Stmt | Region):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _nodes_in(item)
-    elif isinstance(value, dict):
-        for item in cast("dict[Any, Any]", value).values():
-            yield from _nodes_in(item)
+_PLAIN = frozenset(
+    """str int bool float str|None int|None Number BinaryOp UnaryOp AtomicOp LoopKind ReduceKind DType Memory
+    Buffer Buffer|None tuple[int,...] tuple[int,...]|None""".split()
+)
+"""Annotations of fields that hold no node: most fields are such, and a walk spends its time on fields."""
 
 
-def children(node: Node) -> Iterator[Node]:
+@cache
+def _child_fields(kind: type) -> tuple[str, ...]:
+    named = {f.name for f in dataclasses.fields(kind) if str(f.type).replace(" ", "") not in _PLAIN}
+    return tuple(name for name in _field_names(kind) if name in named)
+
+
+@cache
+def _shape(kind: type) -> int:
+    """1: a node, 2: a tuple or list, 3: a dict, 0: anything else."""
+    if issubclass(kind, Expr | Stmt | Region):
+        return 1
+    return 2 if issubclass(kind, tuple | list) else 3 if issubclass(kind, dict) else 0
+
+
+def _gather(value: Any, found: list[Node]) -> None:
+    shape = _shape(cast("type", type(value)))
+    if shape == 1:
+        found.append(value)
+    elif shape:
+        for item in value if shape == 2 else value.values():
+            _gather(item, found)
+
+
+def children(node: Node) -> list[Node]:
     """Direct sub-nodes in field order: expressions, statements and regions.
 
     Variables that a node binds are included.
     """
-    for name in _field_names(type(node)):
-        yield from _nodes_in(getattr(node, name))
+    found: list[Node] = []
+    for name in _child_fields(type(node)):
+        value = getattr(node, name)
+        shape = _shape(type(value))
+        if shape == 1:
+            found.append(value)
+        elif shape:
+            _gather(value, found)
+    return found
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -53,21 +79,25 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        below = children(top)
+        if below:
+            below.reverse()
+            stack += below
 
 
 def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
-    if isinstance(value, Expr | Stmt | Region):
+    shape = _shape(cast("type", type(value)))
+    if shape == 1:
         return change(value)
-    if isinstance(value, tuple):
+    if shape == 0 or isinstance(value, list):
+        return value
+    if shape == 2:
         items = cast("tuple[Any, ...]", value)
-        new = tuple(_map_value(item, change) for item in items)
-        return items if all(a is b for a, b in zip(new, items, strict=True)) else new
-    if isinstance(value, dict):
-        table = cast("dict[Any, Any]", value)
-        fresh = {k: _map_value(v, change) for k, v in table.items()}
-        return table if all(fresh[k] is v for k, v in table.items()) else fresh
-    return value
+        new = tuple([_map_value(item, change) for item in items])
+        return new if any(a is not b for a, b in zip(new, items, strict=True)) else items
+    table = cast("dict[Any, Any]", value)
+    fresh = {k: _map_value(v, change) for k, v in table.items()}
+    return fresh if any(fresh[k] is not v for k, v in table.items()) else table
 
 
 def rebuild(node: N, change: Callable[[Any], Any]) -> N:
@@ -76,7 +106,7 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
     Expressions are refolded.
     """
     updates: dict[str, Any] = {}
-    for name in _field_names(type(node)):
+    for name in _child_fields(type(node)):
         old = getattr(node, name)
         new = _map_value(old, change)
         if new is not old:
@@ -87,18 +117,16 @@ def rebuild(node: N, change: Callable[[Any], Any]) -> N:
         case Binary():
             left, right = updates.get("left", node.left), updates.get("right", node.right)
             if left.dtype == right.dtype or node.op in ("shl", "shr"):
-                return binary(node.op, left, right, node.loc)
+                return cast("N", binary(node.op, left, right, node.loc))
         case Unary():
-            return unary(node.op, updates["value"], node.loc)
+            return cast("N", unary(node.op, updates["value"], node.loc))
         case Cast():
-            return cast_expr(updates["value"], node.dtype, node.loc)
+            return cast("N", cast_expr(updates["value"], node.dtype, node.loc))
         case Select():
-            return select(
-                updates.get("condition", node.condition),
-                updates.get("then", node.then),
-                updates.get("orelse", node.orelse),
-                node.loc,
+            condition, then, orelse = (
+                updates.get(k, getattr(node, k)) for k in ("condition", "then", "orelse")
             )
+            return cast("N", select(condition, then, orelse, node.loc))
         case _:
             pass
     return dataclasses.replace(node, **updates)
@@ -156,7 +184,7 @@ def replace_buffers(node: N, buffers: Mapping[Buffer, Buffer]) -> N:
         fresh = rebuild(child, change)
         updates = {
             name: buffers[value]
-            for name in _field_names(type(fresh))
+            for name in _field_names(cast("type[Any]", type(fresh)))
             if isinstance(value := getattr(fresh, name), Buffer) and value in buffers
         }
         return dataclasses.replace(fresh, **updates) if updates else fresh

@@ -33,10 +33,16 @@ class TensorView:
     owner: Any
     writable: bool = True
 
+    @property
+    def is_numpy(self) -> bool:
+        """Whether the user gave a NumPy array."""
+        return isinstance(self.owner, np.ndarray)
+
     def array(self) -> np.ndarray:
         """The memory as NumPy in storage form (host tensors only), shape and strides kept."""
-        if isinstance(self.owner, np.ndarray):
-            return cast("np.ndarray[Any, np.dtype[Any]]", self.owner).view(self.dtype.storage_dtype)
+        host = cast("np.ndarray[Any, np.dtype[Any]] | None", self.owner if self.is_numpy else None)
+        if host is not None:
+            return host.view(self.dtype.storage_dtype)
         import torch
 
         plain = self.owner.detach()
@@ -65,7 +71,7 @@ def view(value: Any, name: str) -> TensorView:
     Raises LaunchError TB603 for what cannot be one; name: the parameter.
     """
     if isinstance(value, np.ndarray):
-        return _numpy_view(value, name)
+        return _numpy_view(cast("np.ndarray[Any, np.dtype[Any]]", value), name)
     torch = sys.modules.get("torch")
     if torch is None and is_tensor(value):
         import torch  # anything with DLPack goes through torch
@@ -173,7 +179,7 @@ def solve_symbols(kernel: Kernel, values: Sequence[TensorView | Any | None]) -> 
         for param, value in zip(kernel.params, values, strict=True):
             if isinstance(param.value, Var):
                 if value is not None and any(param.value is s for s in kernel.symbols):
-                    symbols[param.value] = int(value)
+                    symbols[param.value] = int(cast("Any", value))
                 continue
             if value is None:
                 continue
@@ -298,7 +304,7 @@ def _scalar(param: Param, var: Var, value: Any) -> Argument:
         )
     if var.dtype.is_float:
         return float(value)
-    if isinstance(value, float) and value != int(value):
+    if isinstance(value, float) and not value.is_integer():
         raise LaunchError(
             "TB605", f"{param.name} is {value}, expected {var.dtype}", at=param.loc, fix="pass a whole number"
         )

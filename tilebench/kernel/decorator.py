@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from tilebench import compiler
 from tilebench.errors import LaunchError, TypeTileError
@@ -122,7 +122,7 @@ class JitFunction:
         self.function = function
         self.options = dict(options)
         self.kernels: dict[Any, Kernel] = {}
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
 
     @functools.cached_property
     def is_lazy(self) -> bool:
@@ -153,8 +153,8 @@ class JitFunction:
 
     def _lazy(self, values: tuple[Any, ...], named: dict[str, Any]) -> Kernel:
         key = (
-            _freeze(values),
-            _freeze(named),
+            freeze(values),
+            freeze(named),
             captured(self.function),
             str(resolve(self.options.get("target"))),
         )
@@ -184,7 +184,7 @@ class JitFunction:
         except TypeError as error:
             if not consts:
                 raise LaunchError(
-                    "TB602", f"{self.__name__}(): {error}", fix=f"the parameters are {signature}"
+                    "TB602", f"{self.function.__name__}(): {error}", fix=f"the parameters are {signature}"
                 ) from None
             bound = signature.bind_partial(
                 *values, **{k: v for k, v in named.items() if k in signature.parameters}
@@ -200,7 +200,7 @@ class JitFunction:
             else:
                 arguments[name] = value
         target = resolve(self.options.get("target"))
-        key = (_freeze(arguments), _freeze(consts), captured(self.function), str(target))
+        key = (freeze(arguments), freeze(consts), captured(self.function), str(target))
         if key not in self.kernels:
             parse = functools.partial(
                 parse_eager, self.function, arguments, **({"consts": consts} if consts else {})
@@ -243,15 +243,20 @@ def jit(
     }
     if func is not None:
         return JitFunction(func, options)
-    return lambda function: JitFunction(function, options)
+
+    def decorate(function: Callable[..., Any]) -> JitFunction:
+        return JitFunction(function, options)
+
+    return decorate
 
 
-def _freeze(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """A hashable stand-in: by value for plain data, by identity for the rest."""
     if isinstance(value, dict):
-        return tuple((k, _freeze(v)) for k, v in value.items())
+        return tuple((k, freeze(v)) for k, v in cast("dict[Any, Any]", value).items())
     if isinstance(value, list | tuple):
-        return (type(value).__name__, *(_freeze(v) for v in value))
+        items = cast("Sequence[Any]", value)
+        return (type(items).__name__, *(freeze(v) for v in items))
     try:
         hash(value)
     except TypeError:
@@ -277,7 +282,7 @@ def captured(function: Callable[..., Any], depth: int = 3) -> Any:
         if depth and inspect.isfunction(inner):
             seen.append((name, captured(inner, depth - 1)))
         else:
-            seen.append((name, _freeze(value)))
+            seen.append((name, freeze(value)))
     return tuple(seen)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tilebench.kernel.export import write_report
 from tilebench.report import REPORT_MIME, Report, from_json
@@ -34,7 +34,7 @@ def run_demo(notebook: Path, page: Path) -> int:
     if not notebook.exists():
         print(f"{notebook}: no such notebook", file=sys.stderr)
         return 1
-    book: Any = nbformat.read(notebook, as_version=4)  # pyright: ignore[reportUnknownMemberType] # untyped
+    book = cast("Any", nbformat).read(notebook, as_version=4)
     client = NotebookClient(
         book,
         timeout=600,

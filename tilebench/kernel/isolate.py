@@ -96,7 +96,8 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
         if name.startswith("_") or name not in text:
             continue
         if isinstance(value, bool | int | float | str) or (
-            isinstance(value, list | tuple) and all(isinstance(v, bool | int | float | str) for v in value)
+            isinstance(value, list | tuple)
+            and all(isinstance(v, bool | int | float | str) for v in cast("Sequence[Any]", value))
         ):
             plain[name] = value
     return plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilebench.errors import LaunchError
 from tilebench.ir.tile import Buffer
@@ -147,7 +147,7 @@ class Profiler:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
 
 
 def _assert_close(got: Any, expected: Any, atol: float, rtol: float, ratio: float) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tilebench.errors import LaunchError, Source, SyntaxTileError
 from tilebench.ir.tile import Buffer
@@ -153,8 +153,9 @@ def make_inputs(kernel: Kernel, seed: int) -> list[Any]:
     """Random normal tensors (small integers for integer types) for every parameter, outputs included."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    random = cast("Any", torch.random)  # its functions are not annotated
+    with random.fork_rng(devices=[]):
+        random.manual_seed(seed)
         full: list[Any] = []
         for param in kernel.params:
             if not isinstance(param.value, Buffer):

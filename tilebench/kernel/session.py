@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -178,7 +178,7 @@ def reference_values(
             why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
             fix="--ref takes a function of the kernel's inputs that returns its outputs",
         ) from error
-    values = list(made) if isinstance(made, list | tuple) else [made]
+    values = list(cast("Sequence[Any]", made)) if isinstance(made, list | tuple) else [made]
     if len(values) != len(outputs):
         raise TileError(
             "TB610",

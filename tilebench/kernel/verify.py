@@ -221,7 +221,7 @@ def compare(
     )  # fmt: skip
 
 
-def _as_matrix(x: np.ndarray) -> np.ndarray:
+def _as_matrix(x: np.ndarray) -> np.ndarray[tuple[int, int], np.dtype[Any]]:
     if x.ndim == 0:
         return x.reshape(1, 1)
     return x.reshape(-1, x.shape[-1]) if x.ndim != 1 else x.reshape(1, -1)
@@ -232,7 +232,8 @@ def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
     rows, columns = (max(1, -(-n // HEAT_CELLS)) for n in matrix.shape)
     if matrix.size == 0:
         return np.zeros((1, 1), np.float32), (1, 1)
-    row_starts, column_starts = np.arange(0, matrix.shape[0], rows), np.arange(0, matrix.shape[1], columns)
+    row_count, column_count = matrix.shape
+    row_starts, column_starts = np.arange(0, row_count, rows), np.arange(0, column_count, columns)
     folded = np.maximum.reduceat(np.maximum.reduceat(matrix, row_starts, axis=0), column_starts, axis=1)
     return folded.astype(np.float32), (rows, columns)
 
@@ -296,10 +297,16 @@ def _bins(values: np.ndarray, edges: np.ndarray) -> tuple[tuple[float, ...], tup
     return tuple(float(e) for e in edges), tuple(int(c) for c in counts)
 
 
+def _ends(where: np.ndarray) -> tuple[int, int]:
+    """The first and the last place that is set."""
+    places = np.flatnonzero(where)
+    return int(places[0]), int(places[-1])
+
+
 def _pattern(wrong: np.ndarray) -> str:
     """A guess at the cause from where the wrong elements are."""
     matrix = _as_matrix(wrong)
-    rows, columns = matrix.any(axis=1), matrix.any(axis=0)
+    rows, columns = np.any(matrix, axis=1), np.any(matrix, axis=0)
     share = float(matrix.mean())
     if share > 0.95:
         return "nearly every element: a wrong formula, a missing term, or the wrong operand"
@@ -307,17 +314,16 @@ def _pattern(wrong: np.ndarray) -> str:
         return "only the last row: a tail that is cut off or an index that is off by one"
     if matrix.shape[1] > 1 and columns[-1] and not columns[:-1].any():
         return "only the last column: a tail that is cut off or an index that is off by one"
-    full_rows, full_columns = matrix.all(axis=1), matrix.all(axis=0)
+    full_rows, full_columns = np.all(matrix, axis=1), np.all(matrix, axis=0)
     if rows.any() and np.array_equal(rows, full_rows):
         return (
             f"whole rows ({int(rows.sum())} of {rows.size}): a row statistic (max, sum, scale) is wrong there"
         )
     if columns.any() and np.array_equal(columns, full_columns):
         return f"whole columns ({int(columns.sum())} of {columns.size}): a column tile is wrong or stale"
-    where = np.argwhere(matrix)
-    low, high = where.min(axis=0), where.max(axis=0)
-    box = int(np.prod(high - low + 1))
-    if box < matrix.size and len(where) > 0.9 * box:
-        box = f"rows {low[0]} to {high[0]} and columns {low[1]} to {high[1]}"
-        return f"one box, {box}: one block or warp tile is wrong"
+    (top, bottom), (left, right) = (_ends(x) for x in (rows, columns))
+    box = (bottom - top + 1) * (right - left + 1)
+    if box < matrix.size and np.count_nonzero(matrix) > 0.9 * box:
+        place = f"rows {top} to {bottom} and columns {left} to {right}"
+        return f"one box, {place}: one block or warp tile is wrong"
     return f"scattered ({share:.1%} of the elements): a race, or rounding beyond the bound"

@@ -6,7 +6,8 @@ Errors show as text, never as a stack.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic import (
@@ -17,7 +18,11 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.core.magic_arguments import (
+    argument,
+    magic_arguments,
+    parse_argstring,  # pyright: ignore[reportUnknownVariableType] # untyped
+)
 
 from tilebench import config
 from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileError, nearest
@@ -94,7 +99,7 @@ class TileMagics(Magics):
     @argument("--static", action="store_true", help="still pictures only")
     @argument("--seed", type=int, default=0, help="seed of made-up inputs")
     @argument("-q", "--quiet", action="store_true", help="show nothing when all is well")
-    @argument("--traceback", action="store_true", help="show the Python stack of an error")
+    @argument("--traceback", action="store_true", help="show the Python stack of an error")  # pyright: ignore[reportUntypedFunctionDecorator] # untyped
     @line_cell_magic
     def tile(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Compile, run, check and show the tile program in this cell.
@@ -106,7 +111,7 @@ class TileMagics(Magics):
             return self.command(line.split())
         wants_stack = "--traceback" in line
         try:
-            options = parse_argstring(self.tile, line)
+            options = cast("Any", parse_argstring(self.tile, line))
             return self.cell(options, cell, local_ns)
         except TileError as error:
             if wants_stack or config.current().traceback:
@@ -120,11 +125,13 @@ class TileMagics(Magics):
         """One `%%tile` cell with parsed options; returns the Kernel. Raises TileError."""
         from tilebench.notebook.display import show_result
 
-        namespace: dict[str, Any] = self.shell.user_ns
+        namespace = self._namespace()
         scope = {**namespace, **(local_ns or {})}
         settings = dict(self._setting(item, scope) for item in options.set)
         arguments = self._evaluate("--args", options.args, scope)
-        if arguments is not None and not isinstance(arguments, tuple | list):
+        if isinstance(arguments, tuple | list):
+            arguments = cast("Sequence[Any]", arguments)
+        elif arguments is not None:
             arguments = (arguments,)
         reference = self._evaluate("--ref", options.ref, scope)
         runner = run
@@ -134,10 +141,8 @@ class TileMagics(Magics):
             runner = run_isolated
         result = runner(
             text, args=arguments, ref=reference, target=options.target, settings=settings,
-            namespace=namespace,
-            name=options.name, launch=options.launch, check=options.check, bench=options.bench,
-            atol=options.atol,
-            rtol=options.rtol, seed=options.seed,
+            namespace=namespace, name=options.name, launch=options.launch, check=options.check,
+            bench=options.bench, atol=options.atol, rtol=options.rtol, seed=options.seed,
         )  # fmt: skip
         name = options.name or result.kernel.name
         previous = self.results.get(name)
@@ -165,6 +170,11 @@ class TileMagics(Magics):
                 f"{', '.join(LINE_COMMANDS)}"
             )
         return commands.run(head, rest, self.results)
+
+    def _namespace(self) -> dict[str, Any]:
+        """The user's variables."""
+        shell = cast("Any", self.shell)
+        return cast("dict[str, Any]", shell.user_ns)
 
     def _evaluate(self, option: str, text: str | None, scope: dict[str, Any]) -> Any:
         """The user's own expression, in the user's own namespace."""
@@ -197,12 +207,12 @@ class TileMagics(Magics):
 
     def complain(self, error: TileError) -> None:
         """Show an error as text: a bug of ours asks for a report, the rest teaches."""
-        from IPython.display import display
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType] # untyped arguments
 
         from tilebench.notebook.display import ErrorCard
 
         display(ErrorCard(error))  # type: ignore[no-untyped-call]
-        self.shell.user_ns["_tile_error"] = error
+        self._namespace()["_tile_error"] = error
         if isinstance(error, InternalError):
             print("the Python stack: %%tile --traceback ...", file=sys.stderr)
 

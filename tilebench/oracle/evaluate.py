@@ -483,10 +483,8 @@ class Machine:
             bound, ambiguous = np.zeros(region.extents), np.zeros(region.extents, bool)
         else:
             value = np.where(inside, m.value[place], np.asarray(outside, m.value.dtype))
-            bound, ambiguous = (
-                np.where(inside, m.bound[place], 0.0),
-                np.where(inside, m.ambiguous[place], False),
-            )
+            bound = np.where(inside, m.bound[place], 0.0)
+            ambiguous = np.where(inside, m.ambiguous[place], False)
         shape = region.shape
         return Val(value.reshape(shape), bound.reshape(shape), region.dtype, ambiguous.reshape(shape))
 
@@ -501,11 +499,11 @@ class Machine:
     def write(self, region: Region, value: Val, f: Frame) -> None:
         """Store numbers of shape region.shape (cast to its dtype); elements outside are skipped."""
         value = cast(value, region.dtype)
-        full = Val(
-            *(np.broadcast_to(x, region.shape).reshape(region.extents) for x in (value.value, value.bound)),
-            region.dtype,
-            np.broadcast_to(value.ambiguous, region.shape).reshape(region.extents),
+        numbers, error, unsure = (
+            np.broadcast_to(x, region.shape).reshape(region.extents)
+            for x in (value.value, value.bound, value.ambiguous)
         )
+        full = Val(numbers, error, region.dtype, unsure)
         m = self.memory[region.buffer]
         place, (v, bound, ambiguous) = self._targets(m, self.places(region, f), full, Frame({}))
         m.value[place], m.bound[place], m.ambiguous[place], m.covered[place] = v, bound, ambiguous, True

@@ -177,7 +177,7 @@ def _elementary(name: str, a: Val, dtype: DType) -> Val:
     exact = (e == 0) & (r == np.rint(r)) & (name in ("exp2", "sqrt")) & (np.abs(r) < 2**20) & (r != 0)
     error = np.where(
         np.isfinite(r),
-        np.nan_to_num(spread, nan=0.0, posinf=np.inf) + np.where(exact, 2 * u * np.abs(r), own),
+        np.nan_to_num(spread, nan=0.0, posinf=np.inf) + np.where(exact, 2 * u * np.abs(r), np.asarray(own)),
         0.0,
     )
     zero = (r == 0) | ~np.isfinite(x) & np.isfinite(r)

@@ -193,26 +193,13 @@ def binary(op: str, a: Val, b: Val, dtype: DType) -> Val:
                 return rounded(value, 0.0 if op.endswith("div") else ex + np.abs(q) * ey, dtype, unsure)
             case "pow":
                 r = np.power(x, y)
-                error = np.abs(r) * (
-                    np.expm1(
-                        np.abs(y) * ex / np.maximum(np.abs(x) - ex, 1e-300)
-                        + np.abs(np.log(np.abs(x) + 1e-300)) * ey
-                    )
-                    + 16 * dtype.unit_roundoff
-                )
+                from_x = np.abs(y) * ex / np.maximum(np.abs(x) - ex, 1e-300)
+                from_y = np.abs(np.log(np.abs(x) + 1e-300)) * ey
+                error = np.asarray(np.abs(r) * (np.expm1(from_x + from_y) + 16 * dtype.unit_roundoff))
+                whole = (r == np.rint(r)) & (np.asarray(ex) == 0) & (np.asarray(ey) == 0)
                 return rounded(
                     r,
-                    _finite(
-                        np.where(
-                            r == np.rint(r),
-                            np.where(
-                                (np.asarray(ex) == 0) & (np.asarray(ey) == 0),
-                                4 * dtype.unit_roundoff * np.abs(r),
-                                error,
-                            ),
-                            error,
-                        )
-                    ),
+                    _finite(np.where(whole, 4 * dtype.unit_roundoff * np.abs(r), error)),
                     dtype,
                     both,
                 )
@@ -285,17 +272,16 @@ def select(condition: Val, then: Val, orelse: Val) -> Val:
     ambiguous).
     """
     c = np.asarray(condition.value, bool)
-    value = np.where(c, then.value, orelse.value)
-    bound = np.where(c, then.bound, orelse.bound)
-    ambiguous = np.where(c, then.ambiguous, orelse.ambiguous)
+    here, there = np.asarray(then.value), np.asarray(orelse.value)
+    here_bound, there_bound = np.asarray(then.bound), np.asarray(orelse.bound)
+    value = np.where(c, here, there)
+    bound = np.where(c, here_bound, there_bound)
+    ambiguous = np.where(c, np.asarray(then.ambiguous), np.asarray(orelse.ambiguous))
     unsure = np.asarray(condition.ambiguous)
     if np.any(unsure):
         if then.dtype.is_float:
             with np.errstate(all="ignore"):
-                other, other_bound = (
-                    np.where(c, orelse.value, then.value),
-                    np.where(c, orelse.bound, then.bound),
-                )
+                other, other_bound = np.where(c, there, here), np.where(c, there_bound, here_bound)
                 apart = np.where(other == value, 0.0, np.abs(other - value))
             both = apart + other_bound
             finite = np.isfinite(both)
