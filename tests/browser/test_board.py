@@ -179,7 +179,7 @@ def test_code_lights_both_ways(page: Any) -> None:
     tab(page, "code")
     page.locator(".tb-pane").nth(2).locator(".tb-line", has_text="ldmatrix").first.hover()
     assert "T.gemm" in page.locator(".tb-pane").nth(0).locator(".tb-hover").inner_text()
-    assert status(page).startswith("line 12: 1 lines of cell, 3 lines of CUDA C++")
+    assert status(page).startswith("line 12: 1 line of cell, 3 lines of CUDA C++")
 
 
 def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:

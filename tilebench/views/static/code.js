@@ -7,10 +7,15 @@ const LIMIT = 4000;
 /** The cell, then every text of the report. @param {any} report */
 export function levels(report) {
   const source = report.source.replace(/\n+$/, "");
-  const count = source.split("\n").length;
-  const cell = { level: "cell", text: source, lines: Array.from({ length: count }, (_, k) => report.first_line + k) };
+  const size = source.split("\n").length;
+  const cell = { level: "cell", text: source, lines: Array.from({ length: size }, (_, k) => report.first_line + k) };
   const order = Object.keys(NAMES);
   return [cell, ...report.code.filter((c) => c.level !== "cell").sort((a, b) => order.indexOf(a.level) - order.indexOf(b.level))];
+}
+
+/** "3 lines of PTX" @param {number} n @param {string} level */
+function count(n, level) {
+  return `${n} ${n === 1 ? "line" : "lines"} of ${NAMES[level]}`;
 }
 
 /** The code tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
@@ -37,7 +42,10 @@ export function draw(el, state, act) {
       const no = text.level === "cell" ? from : k + 1;
       const line = h("div", { class: from ? "tb-line tb-linked" : "tb-line", role: "option" }, h("span", { class: "tb-no" }, no), h("span", { class: "tb-text" }, content || " "));
       line.dataset.from = String(from);
-      if (from) byLine.set(from, [...(byLine.get(from) ?? []), line]);
+      if (from) {
+        if (!byLine.has(from)) byLine.set(from, []);
+        byLine.get(from).push(line);
+      }
       all.push(line);
       list.append(line);
     });
@@ -68,7 +76,7 @@ export function draw(el, state, act) {
 
   function say(n) {
     if (!n) { status.textContent = "this line comes from no line of the cell"; return; }
-    status.textContent = `line ${n}: ${panes.map((p) => `${p.byLine.get(n)?.length ?? 0} lines of ${NAMES[p.level]}`).join(", ")}`;
+    status.textContent = `line ${n}: ${panes.map((p) => count(p.byLine.get(n)?.length ?? 0, p.level)).join(", ")}`;
   }
 
   function build() {

@@ -26,9 +26,9 @@ export function draw(el, state, act) {
     items.forEach((item, i) => { item.classList.toggle("tb-lit", i === k); item.setAttribute("aria-selected", String(i === k)); });
     empty(text);
     const lines = changed(k ? all[k - 1].text : "", all[k].text);
-    lines.slice(0, 2000).forEach((l, i) => text.append(h("div", { class: k && l.isNew ? "tb-line tb-new" : "tb-line" }, h("span", { class: "tb-no" }, i + 1), h("span", { class: "tb-text" }, l.text || " "))));
-    const fresh = lines.filter((l) => l.isNew).length;
-    note.textContent = `${all[k].name}: ${lines.length} lines${k ? `, ${fresh} of them new` : ""}; ${number(all[k].microseconds / 1e3)} ms (measured on this machine)`;
+    const fresh = lines.filter((l) => l.isNew).length, marked = k > 0 && fresh < 0.8 * lines.length; // another kind of text is not "changed"
+    lines.slice(0, 2000).forEach((l, i) => text.append(h("div", { class: marked && l.isNew ? "tb-line tb-new" : "tb-line" }, h("span", { class: "tb-no" }, i + 1), h("span", { class: "tb-text" }, l.text || " "))));
+    note.textContent = `${all[k].name}: ${lines.length} lines${marked ? `, ${fresh} of them new` : ""}; ${number(all[k].microseconds / 1e3)} ms (measured on this machine)`;
   }
   list.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
