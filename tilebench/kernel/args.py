@@ -301,6 +301,7 @@ def _scalar(param: Param, var: Var, value: Any) -> Argument:
             f"{param.name} must be a number, got {type(value).__name__}",
             at=param.loc,
             why=f"it is declared {var.dtype}",
+            fix="pass a Python number",
         )
     if var.dtype.is_float:
         return float(value)
