@@ -58,6 +58,7 @@ def test_options_reach_the_run(shell: Any) -> None:
     run(shell, "--target interp --args x --set FACTOR=3 --as three --quiet")
     kernel = shell.user_ns["three"]
     assert float((kernel.config["FACTOR"])) == 3
+    assert shell.user_ns["FACTOR"] == 2
     shell.run_cell("y = torch.empty_like(x); three(x, y); ok = torch.equal(y, x * 3)")
     assert shell.user_ns["ok"] is True
     data = bundle(run(shell, "--target interp --bench 3"))
@@ -72,6 +73,7 @@ def test_an_error_is_a_card_and_nothing_is_lost(shell: Any) -> None:
     out = run(shell, "--target interp", CELL.replace("T.Parallel", "T.Paralel"))
     data = bundle(out)
     assert "did you mean Parallel?" in data["text/plain"]
+    assert ":5:18" in data["text/plain"]  # lines as the notebook's editor counts them, the magic's included
     assert "Traceback" not in data["text/plain"] + out.stdout + out.stderr
     assert shell.user_ns["FACTOR"] == 2
     assert run(shell, "--target interp --args x --quiet").success

@@ -18,13 +18,18 @@ from tilebench.kernel.tune import TunedFunction
 
 
 def define(
-    text: str, namespace: dict[str, Any] | None = None, name: str = "", cell: str = ""
+    text: str,
+    namespace: dict[str, Any] | None = None,
+    name: str = "",
+    cell: str = "",
+    first_line: int = 1,
 ) -> tuple[Any, Source]:
     """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and
     its Source.
 
     The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel.
-    Names that the cell defines stay in `namespace`. Raises SyntaxTileError TB110 when there is no tile
+    Names that the cell defines stay in `namespace`. first_line: the number of the text's first line (2 under a
+    `%%tile` line, so that numbers are those of the notebook's editor). Raises SyntaxTileError TB110 when there is no tile
     program.
     """
     import tilebench
@@ -35,7 +40,9 @@ def define(
     scope.setdefault("T", language)
     scope.setdefault("tilebench", tilebench)
     source = Source(
-        cell or f"<tile-cell-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}>", text
+        cell or f"<tile-cell-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:6]}>",
+        text,
+        first_line,
     )
     defined = parse_module(source, scope)
     programs = {k: p for k, v in defined.items() if (p := as_program(v)) is not None}

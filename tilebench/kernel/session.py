@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -57,22 +58,24 @@ def run(
     seed: int = 0,
     pass_configs: Mapping[Any, Any] | None = None,
     launcher: Callable[[Kernel, Sequence[Any]], float] | None = None,
+    cell: str = "",
+    first_line: int = 1,
 ) -> Result:
     """Compile a program (text or object), run it on `args` (made up from `seed` when None), check and report.
 
     ref: a PyTorch function of the inputs (the parameters that the kernel reads), giving its outputs;
     launcher: launches the kernel on all its values and gives milliseconds (None: here; kernel/isolate.py has
     another); settings: values of tunables; bench: time it with this many runs (0: the one run is timed on the
-    CPU, not on a GPU).
+    CPU, not on a GPU); cell and first_line: what messages call the text, and the number of its first line.
     """
     settings = dict(settings or {})
     if isinstance(program, str):
         scope: dict[str, Any] = {} if namespace is None else namespace
-        program, _ = define(program, scope, name)
-        for key, value in settings.items():
-            if key in scope:
-                scope[key] = value
-    prepared = prepare(program, args, settings, target, seed, pass_configs)
+        program, _ = define(program, scope, name, cell, first_line)
+        with _settled(scope, settings):
+            prepared = prepare(program, args, settings, target, seed, pass_configs)
+    else:
+        prepared = prepare(program, args, settings, target, seed, pass_configs)
     kernel = prepared.kernel
     if not launch:
         _ = kernel.compilation
@@ -88,6 +91,17 @@ def run(
         diffs = _compare(kernel, before, prepared.values, ref, atol, rtol, seed)
     run_ms = _timing(kernel, before, bench, wall_ms)
     return Result(kernel, make_report(kernel, diffs=diffs, run_ms=run_ms, findings=findings), prepared.values)
+
+
+@contextmanager
+def _settled(scope: dict[str, Any], settings: Mapping[str, Any]) -> Iterator[None]:
+    """The settings in force in the scope while the program is compiled; afterwards it is as it was."""
+    before = {k: scope[k] for k in settings if k in scope}
+    scope.update({k: settings[k] for k in before})
+    try:
+        yield
+    finally:
+        scope.update(before)
 
 
 EMULATED_BLOCKS = 4
@@ -173,7 +187,7 @@ def reference_values(
         made = ref(*[x.clone() if hasattr(x, "clone") else x for x in inputs])
     except Exception as error:
         raise TileError(
-            "TB610",
+            "TB630",
             f"the reference failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
             why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
             fix="--ref takes a function of the kernel's inputs that returns its outputs",
@@ -181,7 +195,7 @@ def reference_values(
     values = list(cast("Sequence[Any]", made)) if isinstance(made, list | tuple) else [made]
     if len(values) != len(outputs):
         raise TileError(
-            "TB610",
+            "TB630",
             f"the reference returns {len(values)} values, "
             f"the kernel writes {len(outputs)} ({', '.join(outputs)})",
         )

@@ -143,6 +143,7 @@ class TileMagics(Magics):
             text, args=arguments, ref=reference, target=options.target, settings=settings,
             namespace=namespace, name=options.name, launch=options.launch, check=options.check,
             bench=options.bench, atol=options.atol, rtol=options.rtol, seed=options.seed,
+            cell=f"In[{self.shell.execution_count}]", first_line=2,
         )  # fmt: skip
         name = options.name or result.kernel.name
         previous = self.results.get(name)
