@@ -27,10 +27,9 @@ def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(kind) if f.name not in _NO_CHILDREN)
 
 
-_PLAIN = frozenset(
-    """str int bool float str|None int|None Number BinaryOp UnaryOp AtomicOp LoopKind ReduceKind DType Memory
-    Buffer Buffer|None tuple[int,...] tuple[int,...]|None""".split()
-)
+_PLAIN_TEXT = """str int bool float str|None int|None Number BinaryOp UnaryOp AtomicOp LoopKind ReduceKind DType
+Memory Buffer Buffer|None tuple[int,...] tuple[int,...]|None"""
+_PLAIN = frozenset(_PLAIN_TEXT.split())
 """Annotations of fields that hold no node: most fields are such, and a walk spends its time on fields."""
 
 
@@ -41,7 +40,7 @@ def _child_fields(kind: type) -> tuple[str, ...]:
 
 
 @cache
-def _shape(kind: type) -> int:
+def _shape(kind: type[Any]) -> int:
     """1: a node, 2: a tuple or list, 3: a dict, 0: anything else."""
     if issubclass(kind, Expr | Stmt | Region):
         return 1
@@ -49,7 +48,7 @@ def _shape(kind: type) -> int:
 
 
 def _gather(value: Any, found: list[Node]) -> None:
-    shape = _shape(cast("type", type(value)))
+    shape = _shape(cast("type[Any]", type(value)))
     if shape == 1:
         found.append(value)
     elif shape:
@@ -65,7 +64,7 @@ def children(node: Node) -> list[Node]:
     found: list[Node] = []
     for name in _child_fields(type(node)):
         value = getattr(node, name)
-        shape = _shape(type(value))
+        shape = _shape(cast("type[Any]", type(value)))
         if shape == 1:
             found.append(value)
         elif shape:
@@ -86,15 +85,15 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
-    shape = _shape(cast("type", type(value)))
+    shape = _shape(cast("type[Any]", type(value)))
     if shape == 1:
         return change(value)
-    if shape == 0 or isinstance(value, list):
-        return value
-    if shape == 2:
+    if shape == 2 and isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
         new = tuple([_map_value(item, change) for item in items])
         return new if any(a is not b for a, b in zip(new, items, strict=True)) else items
+    if shape != 3:
+        return value
     table = cast("dict[Any, Any]", value)
     fresh = {k: _map_value(v, change) for k, v in table.items()}
     return fresh if any(fresh[k] is not v for k, v in table.items()) else table
