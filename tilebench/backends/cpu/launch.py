@@ -47,8 +47,9 @@ class Crew:
         interrupt: BaseException | None = None
         while waiting:
             try:
-                done.acquire()
-                waiting -= 1
+                # Looking up now and then also notices an interrupt that came without a signal to this thread.
+                if done.acquire(timeout=0.2):
+                    waiting -= 1
             except KeyboardInterrupt as error:
                 interrupt = error
                 context[ABORT] = 1
