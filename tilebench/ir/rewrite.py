@@ -48,7 +48,7 @@ def _shape(kind: type[Any]) -> int:
 
 
 def _gather(value: Any, found: list[Node]) -> None:
-    shape = _shape(cast("type[Any]", type(value)))
+    shape = _shape(value.__class__)
     if shape == 1:
         found.append(value)
     elif shape:
@@ -64,7 +64,7 @@ def children(node: Node) -> list[Node]:
     found: list[Node] = []
     for name in _child_fields(type(node)):
         value = getattr(node, name)
-        shape = _shape(cast("type[Any]", type(value)))
+        shape = _shape(value.__class__)
         if shape == 1:
             found.append(value)
         elif shape:
@@ -85,7 +85,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
-    shape = _shape(cast("type[Any]", type(value)))
+    shape = _shape(value.__class__)
     if shape == 1:
         return change(value)
     if shape == 2 and isinstance(value, tuple):
