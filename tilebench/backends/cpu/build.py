@@ -52,7 +52,7 @@ class Native:
                 if not pointer and argument.array is not None:
                     pointer = argument.array.ctypes.data
                 if not pointer and 0 not in argument.shape:
-                    raise LaunchError("TB620", f"{param.name} is not a tensor in this machine's memory", fix="pass a CPU tensor")
+                    raise LaunchError("TB606", f"{param.name} is not a tensor in this machine's memory", fix="pass a CPU tensor")
                 known[param.value] = pointer
             else:
                 known[param.value] = float(argument) if param.value.dtype.is_float else int(argument)
