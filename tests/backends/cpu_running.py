@@ -26,7 +26,11 @@ def run_native(kernel: Kernel, *arguments: Any, built: Native | None = None) -> 
         if isinstance(param.value, Buffer):
             strides = tuple(s // value.itemsize for s in value.strides)
             for extents, sizes in ((param.value.shape, value.shape), (param.value.strides or (), strides)):
-                symbols.update({e: n for e, n in zip(extents, sizes, strict=bool(extents)) if isinstance(e, Var)} if extents else {})
+                symbols.update(
+                    {e: n for e, n in zip(extents, sizes, strict=bool(extents)) if isinstance(e, Var)}
+                    if extents
+                    else {}
+                )
             wrapped.append(TensorArgument(value.ctypes.data, value.shape, strides, value))
         else:
             wrapped.append(value)

@@ -79,7 +79,9 @@ def test_every_example_is_within_the_rounding_of_its_sums(example: Callable[[], 
 @pytest.mark.parametrize("depth", [1, 3, 8, 9, 17])
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
-def test_a_loop_over_k_taken_several_rounds_at_a_time(depth: int, transposed: tuple[bool, bool], dtype: str) -> None:
+def test_a_loop_over_k_taken_several_rounds_at_a_time(
+    depth: int, transposed: tuple[bool, bool], dtype: str
+) -> None:
     """Tails in M, N and K; the number of rounds is known only at the call."""
     ta, tb = transposed
     m, n, k, bm, bn, bk = 50, 37, depth * 32 - 5, 24, 24, 32
@@ -135,10 +137,15 @@ def test_integer_division_at_its_edges(op: Any, dtype: str) -> None:
 @pytest.mark.parametrize("op", ["floordiv", "floormod", "truncdiv", "truncmod"])
 def test_division_by_a_constant(op: Any, divisor: int) -> None:
     x = np.array([*range(-40, 41), 2**31 - 1, -(2**31)], np.int32)
-    agree(elementwise("int32", lambda a: binary(op, a, const(divisor, int32)), x), x, np.zeros(len(x), np.int32))
+    agree(
+        elementwise("int32", lambda a: binary(op, a, const(divisor, int32)), x), x, np.zeros(len(x), np.int32)
+    )
 
 
-@pytest.mark.parametrize("op", ["add", "sub", "mul", "min", "max", "div", "floordiv", "floormod", "truncdiv", "truncmod", "lt", "ne"])
+@pytest.mark.parametrize(
+    "op",
+    ["add", "sub", "mul", "min", "max", "div", "floordiv", "floormod", "truncdiv", "truncmod", "lt", "ne"],
+)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_float_operators_give_the_same_bits(op: Any, dtype: str) -> None:
     d = parse_dtype(dtype)
@@ -158,7 +165,24 @@ def test_float_operators_give_the_same_bits(op: Any, dtype: str) -> None:
 def test_casts_give_the_same_bits(source: str, target: str) -> None:
     a, b = parse_dtype(source), parse_dtype(target)
     if a.is_float:
-        values = [math.inf, -math.inf, math.nan, 0.0, -0.0, 0.3, -1.5, 2.5, 240.0, 248.0, 449.0, 1e-3, 300.7, -3e9, 1e30, 2e-8]
+        values = [
+            math.inf,
+            -math.inf,
+            math.nan,
+            0.0,
+            -0.0,
+            0.3,
+            -1.5,
+            2.5,
+            240.0,
+            248.0,
+            449.0,
+            1e-3,
+            300.7,
+            -3e9,
+            1e30,
+            2e-8,
+        ]
         x = np.array([*values, *(RNG.standard_normal(50) * 20)]).astype(a.storage_dtype)
     else:
         x = np.array([0, 1, 2, 127, 128, 255, a.min, a.max, a.max // 3], a.storage_dtype)
@@ -179,7 +203,11 @@ FUNCTIONS: list[tuple[str, Any, float, float]] = [
 @pytest.mark.parametrize(("name", "reference", "low", "high"), FUNCTIONS, ids=[f[0] for f in FUNCTIONS])
 def test_functions_are_within_two_ulp(name: str, reference: Any, low: float, high: float) -> None:
     spread = RNG.uniform(0, 1, 5000)
-    x = np.exp(np.log(max(low, 1e-45)) + spread * np.log(high / max(low, 1e-45))) if low > 0 else low + spread * (high - low)
+    x = (
+        np.exp(np.log(max(low, 1e-45)) + spread * np.log(high / max(low, 1e-45)))
+        if low > 0
+        else low + spread * (high - low)
+    )
     x = np.concatenate([x, [low, high, 1.0, 0.7071, 1.4142, 0.99999994, 1.0000001]]).astype(np.float32)
     y = np.zeros(len(x), np.float32)
     run_native(elementwise("float32", lambda v: call(name, (v,), float32), x), x, y)
@@ -192,7 +220,9 @@ def test_functions_are_within_two_ulp(name: str, reference: Any, low: float, hig
 @pytest.mark.parametrize("name", ["exp", "exp2", "log", "log2", "tanh", "sqrt"])
 def test_functions_at_the_ends_of_the_line(name: str) -> None:
     x = np.array([math.inf, -math.inf, math.nan, 0.0, -0.0, -1.0, 1e-42, 200.0, -200.0], np.float32)
-    first, second = both(elementwise("float32", lambda v: call(name, (v,), float32), x), x, np.zeros(9, np.float32))
+    first, second = both(
+        elementwise("float32", lambda v: call(name, (v,), float32), x), x, np.zeros(9, np.float32)
+    )
     assert np.allclose(first[1], second[1], rtol=3e-7, atol=1e-45, equal_nan=True)
 
 
@@ -203,11 +233,17 @@ def test_functions_at_the_ends_of_the_line(name: str) -> None:
 def test_guards_and_gathers_of_any_length(count: int) -> None:
     d = Draft("guards", (3,))
     size = Var("N", dtype=int32)
-    x, index, y = d.tensor("X", (size,), "float32"), d.tensor("I", (size,), "int32"), d.tensor("Y", (size,), "float32", "out")
+    x, index, y = (
+        d.tensor("X", (size,), "float32"),
+        d.tensor("I", (size,), "int32"),
+        d.tensor("Y", (size,), "float32", "out"),
+    )
     (bx,) = d.blocks
     with d.parallel(40) as (i,), d.when(binary("lt", bx * 40 + i, size)):
         at = index[bx * 40 + i]
-        d.store(y, bx * 40 + i, select(binary("ge", at, 0), x[binary("max", at, 0)], const(-1.0)) + x[bx * 40 + i])
+        d.store(
+            y, bx * 40 + i, select(binary("ge", at, 0), x[binary("max", at, 0)], const(-1.0)) + x[bx * 40 + i]
+        )
     values = RNG.standard_normal(count).astype(np.float32)
     agree(d.kernel(), values, RNG.integers(-1, count, count).astype(np.int32), np.zeros(count, np.float32))
 
@@ -402,7 +438,11 @@ def test_an_index_past_a_tensor_is_an_error_not_a_crash() -> None:
 
 def test_a_gathered_index_is_checked_in_every_lane() -> None:
     d = Draft("gather")
-    x, index, y = d.tensor("X", (8,), "float32"), d.tensor("I", (20,), "int32"), d.tensor("Y", (20,), "float32", "out")
+    x, index, y = (
+        d.tensor("X", (8,), "float32"),
+        d.tensor("I", (20,), "int32"),
+        d.tensor("Y", (20,), "float32", "out"),
+    )
     with d.parallel(20) as (i,):
         d.store(y, i, x[index[i]])
     at = np.zeros(20, np.int32)
@@ -420,7 +460,9 @@ def test_division_by_zero_and_wide_shifts_are_errors(op: Any, bad: int) -> None:
 
 def test_a_guard_makes_division_by_zero_harmless() -> None:
     x, y = np.arange(-10, 11, dtype=np.int32), np.arange(-10, 11, dtype=np.int32)
-    kernel = elementwise("int32", lambda a, b: select(binary("ne", b, 0), binary("floordiv", a * 7, b), const(-1, int32)), x, y)
+    kernel = elementwise(
+        "int32", lambda a, b: select(binary("ne", b, 0), binary("floordiv", a * 7, b), const(-1, int32)), x, y
+    )
     agree(kernel, x, y, np.zeros(21, np.int32))
 
 

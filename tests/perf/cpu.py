@@ -48,18 +48,36 @@ def gemm(rounds: int) -> None:
     kernel = tilebench.compile(programs.gemm(n, n, n, "float32", "float32"), target="cpu")
     best = best_of({"ours": lambda: kernel(a, b, c), "peer": lambda: np.matmul(a, b, out=d)}, rounds)
     error = float(np.abs(c - d).max() / np.abs(d).max())
-    line("gemm f32 1024", kernel, best, "NumPy", 0.7, f"{2e-9 * n**3 / best['ours']:.0f} GFLOP/s, relative error {error:.1e}")
+    line(
+        "gemm f32 1024",
+        kernel,
+        best,
+        "NumPy",
+        0.7,
+        f"{2e-9 * n**3 / best['ours']:.0f} GFLOP/s, relative error {error:.1e}",
+    )
 
 
 def attention(rounds: int, causal: bool) -> None:
     """f32, 8 heads of 1024 x 64; the bar is 0.8."""
     q, k, v = (torch.randn(1, 8, 1024, 64, generator=torch.Generator().manual_seed(s)) for s in range(3))
     o = torch.zeros_like(q)
-    kernel = tilebench.compile(programs.attention(1, 8, 1024, 1024, 64, causal, dtype="float32"), target="cpu")
+    kernel = tilebench.compile(
+        programs.attention(1, 8, 1024, 1024, 64, causal, dtype="float32"), target="cpu"
+    )
     peer = torch.nn.functional.scaled_dot_product_attention
-    best = best_of({"ours": lambda: kernel(q, k, v, o), "peer": lambda: peer(q, k, v, is_causal=causal)}, rounds)
+    best = best_of(
+        {"ours": lambda: kernel(q, k, v, o), "peer": lambda: peer(q, k, v, is_causal=causal)}, rounds
+    )
     error = (o - peer(q, k, v, is_causal=causal)).abs().max().item()
-    line(f"attention f32{' causal' if causal else ''}", kernel, best, "PyTorch", 0.8, f"largest error {error:.1e}")
+    line(
+        f"attention f32{' causal' if causal else ''}",
+        kernel,
+        best,
+        "PyTorch",
+        0.8,
+        f"largest error {error:.1e}",
+    )
 
 
 def softmax(rounds: int) -> None:
@@ -76,7 +94,9 @@ def line(name: str, kernel: Any, best: dict[str, float], peer: str, bar: float, 
     ratio = best["peer"] / best["ours"]
     steps = kernel.executable.built.milliseconds
     wanted = f"bar {bar}: {'ok' if ratio >= bar else 'MISSED'}" if bar else ""
-    print(f"{name:24} {best['ours'] * 1e3:8.2f} ms  {peer:8} {best['peer'] * 1e3:8.2f} ms  ratio {ratio:5.2f}  {wanted:14} {more}")
+    print(
+        f"{name:24} {best['ours'] * 1e3:8.2f} ms  {peer:8} {best['peer'] * 1e3:8.2f} ms  ratio {ratio:5.2f}  {wanted:14} {more}"
+    )
     print(f"{'':24} compile: " + ", ".join(f"{k} {v:.0f} ms" for k, v in steps.items()))
 
 

@@ -9,7 +9,20 @@ from tilebench.backends.cpu.mathlib import Math
 from tilebench.backends.cpu.text import V, i64, storage_type, suffix, vector
 from tilebench.errors import Loc
 from tilebench.ir.dtype import DType, bool_, int64
-from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var, binary, int_value, same
+from tilebench.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Unary,
+    Var,
+    binary,
+    int_value,
+    same,
+)
 from tilebench.ir.rewrite import children
 from tilebench.ir.simplify import bounds, prove
 from tilebench.ir.tile import Buffer
@@ -109,7 +122,9 @@ class Access(Math):
                 if y is not None and a is not None:
                     return a * y
                 return b * x if x is not None and b is not None else None
-            case Cast() if e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int and e.value.dtype.bits >= 32:
+            case Cast() if (
+                e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int and e.value.dtype.bits >= 32
+            ):
                 return self.coefficient(e.value)
             case Load():
                 if root_of(e.buffer) in self.overlays:
@@ -196,7 +211,9 @@ class Access(Math):
             many = self.splat(bad, shown.w)
             word = self.op(f"bitcast <{shown.w} x i1> {many.name} to i{shown.w}")
             first = self.op(f"call i{shown.w} @llvm.cttz.i{shown.w}(i{shown.w} {word}, i1 false)")
-            self.declares[f"llvm.cttz.i{shown.w}"] = f"declare i{shown.w} @llvm.cttz.i{shown.w}(i{shown.w}, i1)"
+            self.declares[f"llvm.cttz.i{shown.w}"] = (
+                f"declare i{shown.w} @llvm.cttz.i{shown.w}(i{shown.w}, i1)"
+            )
             wide = self.op(f"zext i{shown.w} {first} to i64") if shown.w < 64 else first
             picked = self.op(f"extractelement {self.type_of(shown)} {shown.name}, i64 {wide}")
             value = self.index(V(picked, shown.dtype)).name
@@ -237,7 +254,12 @@ class Access(Math):
                 count *= s
             t = self.index(self.thread_value)
             step = self.op(f"mul nsw i64 {t.name}, {count * root.dtype.bytes}")
-            return Place(self.op(f"getelementptr i8, ptr {found.base}, i64 {step}"), found.shape, found.strides, found.scope)
+            return Place(
+                self.op(f"getelementptr i8, ptr {found.base}, i64 {step}"),
+                found.shape,
+                found.strides,
+                found.scope,
+            )
         return found
 
     def _place(self, buffer: Buffer) -> Place:
@@ -278,7 +300,14 @@ class Access(Math):
 
     # -------------------------------------------------------------- addresses
 
-    def _checked(self, buffer: Buffer, indices: Sequence[Expr], steps: Sequence[int | None], place: Place, at: Loc | None) -> None:
+    def _checked(
+        self,
+        buffer: Buffer,
+        indices: Sequence[Expr],
+        steps: Sequence[int | None],
+        place: Place,
+        at: Loc | None,
+    ) -> None:
         for dim, (index, step) in enumerate(zip(indices, steps, strict=True)):
             if self.inside(index, buffer.shape[dim]):
                 continue
@@ -306,7 +335,9 @@ class Access(Math):
             return i64(int(a.name) * int(b.name))
         return self.raw("mul nsw", a, b)
 
-    def address(self, buffer: Buffer, indices: Sequence[Expr], at: Loc | None) -> tuple[str, V, int | None, Place]:
+    def address(
+        self, buffer: Buffer, indices: Sequence[Expr], at: Loc | None
+    ) -> tuple[str, V, int | None, Place]:
         """(base, flat index, step from lane to lane or None, place). With a fixed step the index is lane 0's."""
         place = self.place(buffer)
         steps = [self.coefficient(i) for i in indices]
@@ -320,7 +351,12 @@ class Access(Math):
                 break
             total += step * int(stride.name)
         if total is not None:
-            return place.base, self.flat(place, [self.index(self.first_lane(i)) for i in indices]), total, place
+            return (
+                place.base,
+                self.flat(place, [self.index(self.first_lane(i)) for i in indices]),
+                total,
+                place,
+            )
         return place.base, self.flat(place, [self.index(self.evaluate(i)) for i in indices]), None, place
 
     def pointer(self, base: str, dtype: DType, flat: V) -> str:
@@ -348,7 +384,16 @@ class Access(Math):
         mask = None if free else saved
         return self.fetch(base, e.dtype, flat, step, place.scope, mask)
 
-    def fetch(self, base: str, dtype: DType, flat: V, step: int | None, scope: int, mask: V | None = None, w: int = 0) -> V:
+    def fetch(
+        self,
+        base: str,
+        dtype: DType,
+        flat: V,
+        step: int | None,
+        scope: int,
+        mask: V | None = None,
+        w: int = 0,
+    ) -> V:
         """Load `w` lanes (those of the loop by default) that are `step` elements apart."""
         w = w or self.lanes
         kind = storage_type(dtype)
@@ -391,7 +436,12 @@ class Access(Math):
                 total = self.op(f"insertelement {many} {total}, {kind} {x}, i64 {lane}")
             return total
         full = f"llvm.masked.gather.{suffix(kind, w)}.v{w}p0"
-        arguments = [(f"<{w} x ptr>", p), ("i32", str(align)), (f"<{w} x i1>", mask.name), (many, "zeroinitializer")]
+        arguments = [
+            (f"<{w} x ptr>", p),
+            ("i32", str(align)),
+            (f"<{w} x i1>", mask.name),
+            (many, "zeroinitializer"),
+        ]
         return self.call(full, many, arguments)
 
     def _load_overlay(self, e: Load, over: Overlay) -> V:
@@ -407,7 +457,9 @@ class Access(Math):
         assert all(s == 0 for s in steps), "a private array in a nest is indexed alike in all lanes"
         self._checked(buffer, indices, steps, place, at)
         flat = self.flat(place, [self.index(self.first_lane(i)) for i in indices])
-        return self.op(f"getelementptr {vector(storage_type(buffer.dtype), over.w)}, ptr {over.base}, i64 {flat.name}")
+        return self.op(
+            f"getelementptr {vector(storage_type(buffer.dtype), over.w)}, ptr {over.base}, i64 {flat.name}"
+        )
 
     # -------------------------------------------------------------- stores
 
@@ -427,7 +479,9 @@ class Access(Math):
         base, flat, step, place = self.address(buffer, indices, at)
         self.deposit(base, buffer.dtype, flat, step, place.scope, value, self.mask)
 
-    def deposit(self, base: str, dtype: DType, flat: V, step: int | None, scope: int, value: V, mask: V | None = None) -> None:
+    def deposit(
+        self, base: str, dtype: DType, flat: V, step: int | None, scope: int, value: V, mask: V | None = None
+    ) -> None:
         """Store the lanes of the loop (one lane where there is none), `step` elements apart."""
         w, kind, note = self.lanes, storage_type(dtype), self.note(scope)
         if w == 1:
@@ -442,7 +496,12 @@ class Access(Math):
                 self.put(f"store <{w} x {kind}> {stored}, ptr {p}, align {dtype.bytes}{note}")
                 return
             many = f"<{w} x {kind}>"
-            arguments = [(many, stored), ("ptr", p), ("i32", str(dtype.bytes)), (f"<{w} x i1>", self.splat(mask, w).name)]
+            arguments = [
+                (many, stored),
+                ("ptr", p),
+                ("i32", str(dtype.bytes)),
+                (f"<{w} x i1>", self.splat(mask, w).name),
+            ]
             self.call(f"llvm.masked.store.{suffix(kind, w)}.p0", "void", arguments)
             return
         if step is not None:
@@ -465,5 +524,3 @@ class Access(Math):
 
 def _plus(a: int | None, b: int | None, sign: int) -> int | None:
     return None if a is None or b is None else a + sign * b
-
-

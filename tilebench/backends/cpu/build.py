@@ -41,7 +41,11 @@ class Native:
         return CodeText("asm", machine.assembly(self.emitted.text))
 
     def launch(
-        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0
+        self,
+        arguments: Sequence[Argument],
+        symbols: Mapping[Var, int],
+        grid: tuple[int, ...],
+        stream: int = 0,
     ) -> None:
         """Run all blocks on the CPU's cores; returns when they are done. Raises TileError for what fails while it runs."""
         kernel = self.typed.kernel
@@ -52,7 +56,11 @@ class Native:
                 if not pointer and argument.array is not None:
                     pointer = argument.array.ctypes.data
                 if not pointer and 0 not in argument.shape:
-                    raise LaunchError("TB606", f"{param.name} is not a tensor in this machine's memory", fix="pass a CPU tensor")
+                    raise LaunchError(
+                        "TB606",
+                        f"{param.name} is not a tensor in this machine's memory",
+                        fix="pass a CPU tensor",
+                    )
                 known[param.value] = pointer
             else:
                 known[param.value] = float(argument) if param.value.dtype.is_float else int(argument)
@@ -112,6 +120,12 @@ def build(typed: Typed, target: Target) -> Native:
     milliseconds["load"] = (time.perf_counter() - begin) * 1e3
     text = CodeText("llvm", emitted.text, emitted.lines)
     built = Built(
-        target, (text,), shared_bytes=emitted.arena_bytes, binary=code, entry="worker", milliseconds=milliseconds, cached=cached
+        target,
+        (text,),
+        shared_bytes=emitted.arena_bytes,
+        binary=code,
+        entry="worker",
+        milliseconds=milliseconds,
+        cached=cached,
     )
     return Native(typed, emitted, built, loaded)

@@ -47,7 +47,11 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.spread, w.per_thread = spread_buffers(kernel, typed.per_thread)
     slots: list[Buffer | Var] = [p.value for p in kernel.params]
     slots += [s for s in kernel.symbols if not any(s is x for x in slots)]
-    slots += [b for b in kernel.buffers if b.scope == "global" and b.view_of is None and not any(b is x for x in slots)]
+    slots += [
+        b
+        for b in kernel.buffers
+        if b.scope == "global" and b.view_of is None and not any(b is x for x in slots)
+    ]
     _arguments(w, slots)
     for d, (var, extent) in enumerate(zip(kernel.blocks, kernel.grid, strict=True)):
         size = int_value(extent)
@@ -150,7 +154,10 @@ def _module(w: Tiles, axes: int) -> tuple[str, tuple[int, ...]]:
     ]
     rest = "%n"
     for d in range(axes):
-        front += [f"  %g{d}p = getelementptr i64, ptr %ctx, i64 {GRID + d}", f"  %g{d} = load i64, ptr %g{d}p"]
+        front += [
+            f"  %g{d}p = getelementptr i64, ptr %ctx, i64 {GRID + d}",
+            f"  %g{d} = load i64, ptr %g{d}p",
+        ]
         if d == axes - 1:
             front.append(f"  %b{d} = add i64 {rest}, 0")
         else:

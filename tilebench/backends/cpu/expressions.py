@@ -95,7 +95,11 @@ class Expressions(Access):
         if not signed or e.op.startswith("trunc"):
             return self.settle(self.raw(f"{letter}{'div' if e.op.endswith('div') else 'rem'}", a, b))
         rest = self.raw("srem", a, b)
-        wrong = self.raw("and", self.compare("icmp ne", rest, zero), self.compare("icmp slt", self.raw("xor", rest, b), zero))
+        wrong = self.raw(
+            "and",
+            self.compare("icmp ne", rest, zero),
+            self.compare("icmp slt", self.raw("xor", rest, b), zero),
+        )
         if e.op == "floormod":
             return self.choose(wrong, self.raw("add", rest, b), rest)
         quotient = self.raw("sdiv", a, b)
@@ -122,7 +126,9 @@ class Expressions(Access):
         known = int_value(e.right)
         rounds = e.dtype.bits if known is None else max(known, 0).bit_length()
         for place in range(rounds):
-            bit = self.raw("and", self.raw("lshr", b, self.constant(place, e.dtype)), self.constant(1, e.dtype))
+            bit = self.raw(
+                "and", self.raw("lshr", b, self.constant(place, e.dtype)), self.constant(1, e.dtype)
+            )
             taken = self.compare("icmp ne", bit, self.constant(0, e.dtype))
             total = self.choose(taken, self.raw("mul", total, base), total)
             base = self.raw("mul", base, base)
@@ -135,10 +141,17 @@ class Expressions(Access):
         if not self.risky(e.then) and not self.risky(e.orelse):
             return self.choose(condition, self.evaluate(e.then), self.evaluate(e.orelse))
         arms = (e.then, e.orelse)
-        return self._guarded(condition, e.condition, arms, lambda: self.evaluate(e.then), lambda: self.evaluate(e.orelse))
+        return self._guarded(
+            condition, e.condition, arms, lambda: self.evaluate(e.then), lambda: self.evaluate(e.orelse)
+        )
 
     def _guarded(
-        self, condition: V, source: Expr | None, arms: tuple[Expr, ...], then: Callable[[], V], orelse: Callable[[], V]
+        self,
+        condition: V,
+        source: Expr | None,
+        arms: tuple[Expr, ...],
+        then: Callable[[], V],
+        orelse: Callable[[], V],
     ) -> V:
         """One of two values; the other is not evaluated (one lane), or evaluated under a mask (several)."""
         facts = conjuncts(source) if source is not None else []

@@ -52,7 +52,10 @@ def deepened(loop: For, kernel: Kernel) -> Deep | None:
     if rounds < 2:
         return None
     sides: dict[Buffer, tuple[Copy, Region]] = {}
-    for name, operand, transposed in (("A", product.a, product.transpose_a), ("B", product.b, not product.transpose_b)):
+    for name, operand, transposed in (
+        ("A", product.a, product.transpose_a),
+        ("B", product.b, not product.transpose_b),
+    ):
         copy = next((c for c in copies if c.destination.buffer is operand.buffer), None)
         if copy is None or not operand.is_whole or not copy.destination.is_whole or len(operand.extents) != 2:
             return None
@@ -67,12 +70,16 @@ def deepened(loop: For, kernel: Kernel) -> Deep | None:
     return Deep(rounds, bk, (copy_a, copy_b), replace(product, a=a, b=b))
 
 
-def _deep_copy(copy: Copy, loop: For, along: int, bk: int, rounds: int, name: str) -> tuple[Copy, Region] | None:
+def _deep_copy(
+    copy: Copy, loop: For, along: int, bk: int, rounds: int, name: str
+) -> tuple[Copy, Region] | None:
     source = copy.source
     if source.buffer.scope != "global" or source.buffer.view_of is not None:
         return None
     wide = [d for d, e in enumerate(source.extents) if d not in source.dropped]
-    if len(wide) != 2 or any(source.extents[d] != e for d, e in zip(wide, copy.destination.extents, strict=True)):
+    if len(wide) != 2 or any(
+        source.extents[d] != e for d, e in zip(wide, copy.destination.extents, strict=True)
+    ):
         return None
     moving = wide[along]
     for d, offset in enumerate(source.offsets):

@@ -66,7 +66,10 @@ def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
     most_vectors = max(most_columns * 4 // (p.lanes * {"double": 8}.get(p.kind, 4)), 1)
     if p.kind == "double":
         most_vectors = max(most_columns // 2 // p.lanes, 1)
-    out = [f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, i64 %K) #0 {{", "entry:"]
+    out = [
+        f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, i64 %K) #0 {{",
+        "entry:",
+    ]
     serial = [0]
     current = "entry"
     for first, vectors, lanes, panels in column_panels(p.n, p.lanes, most_vectors):
@@ -98,7 +101,15 @@ def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
 
 
 def _tile(
-    out: list[str], p: Product, t: str, row: str, column: str, rows: int, vectors: int, lanes: int, declares: dict[str, str]
+    out: list[str],
+    p: Product,
+    t: str,
+    row: str,
+    column: str,
+    rows: int,
+    vectors: int,
+    lanes: int,
+    declares: dict[str, str],
 ) -> None:
     """One register tile, C += A @ B over all of K."""
     kind, many = p.kind, vector(p.kind, lanes)
@@ -125,8 +136,16 @@ def _tile(
     out.append(f"  %{t}kk = phi i64 [ 0, %{t}h ], [ %{t}kn, %{t}k ]")
     for r in range(rows):
         for v in range(vectors):
-            first = "zeroinitializer" if p.clear and lanes > 1 else ("0" if integer else "0.0") if p.clear else f"%{t}s{r}_{v}"
-            out.append(f"  %{t}x{r}_{v} = phi {many} [ {first}, %{t}h ], [ %{t}y{r}_{v}_{unroll - 1}, %{t}k ]")
+            first = (
+                "zeroinitializer"
+                if p.clear and lanes > 1
+                else ("0" if integer else "0.0")
+                if p.clear
+                else f"%{t}s{r}_{v}"
+            )
+            out.append(
+                f"  %{t}x{r}_{v} = phi {many} [ {first}, %{t}h ], [ %{t}y{r}_{v}_{unroll - 1}, %{t}k ]"
+            )
     out += [
         f"  %{t}ao = mul i64 %{t}kk, {p.ak}",
         f"  %{t}ap = getelementptr {kind}, ptr %{t}a, i64 %{t}ao",
@@ -144,7 +163,9 @@ def _tile(
             wide = f"{z}s"
             if lanes > 1:
                 out.append(f"  {z}i = insertelement {many} poison, {kind} {z}s, i64 0")
-                out.append(f"  {z}w = shufflevector {many} {z}i, {many} poison, <{lanes} x i32> zeroinitializer")
+                out.append(
+                    f"  {z}w = shufflevector {many} {z}i, {many} poison, <{lanes} x i32> zeroinitializer"
+                )
                 wide = f"{z}w"
             for v in range(vectors):
                 old = f"%{t}x{r}_{v}" if u == 0 else f"%{t}y{r}_{v}_{u - 1}"
@@ -153,7 +174,9 @@ def _tile(
                     out.append(f"  {new}m = mul {many} {wide}, %{t}l{u}_{v}")
                     out.append(f"  {new} = add {many} {new}m, {old}")
                 else:
-                    out.append(f"  {new} = call {many} @{fma}({many} {wide}, {many} %{t}l{u}_{v}, {many} {old})")
+                    out.append(
+                        f"  {new} = call {many} @{fma}({many} {wide}, {many} %{t}l{u}_{v}, {many} {old})"
+                    )
     out += [
         f"  %{t}kn = add i64 %{t}kk, {unroll}",
         f"  %{t}kc = icmp slt i64 %{t}kn, %K",

@@ -70,7 +70,9 @@ def optimise(module: Any) -> None:
     passes.add_new_gvn_pass()
     passes.add_loop_rotate_pass()
     passes.add_simplify_cfg_pass()
-    passes.run(module, llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(speed_level=1)))
+    passes.run(
+        module, llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(speed_level=1))
+    )
 
 
 def compile_text(text: str) -> tuple[bytes, dict[str, float]]:
@@ -118,7 +120,9 @@ class Loaded:
         empty = llvm.parse_assembly("")
         # An engine takes its target machine over, so it gets one of its own.
         here = host()
-        own = llvm.Target.from_default_triple().create_target_machine(cpu=here.name, features=here.features, opt=2, jit=True)
+        own = llvm.Target.from_default_triple().create_target_machine(
+            cpu=here.name, features=here.features, opt=2, jit=True
+        )
         self._engine = llvm.create_mcjit_compiler(empty, own)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()

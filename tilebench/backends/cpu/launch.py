@@ -84,7 +84,13 @@ def aligned(size: int) -> np.ndarray:
     return room[start : start + size]
 
 
-def run(emitted: Emitted, function: Worker, values: Sequence[int | float], grid: tuple[int, ...], arenas: Sequence[np.ndarray]) -> None:
+def run(
+    emitted: Emitted,
+    function: Worker,
+    values: Sequence[int | float],
+    grid: tuple[int, ...],
+    arenas: Sequence[np.ndarray],
+) -> None:
     """One launch. values: one for each of emitted.slots (addresses, integers, floats). Raises what the kernel reports."""
     total = 1
     for g in grid:
@@ -101,7 +107,9 @@ def run(emitted: Emitted, function: Worker, values: Sequence[int | float], grid:
         else:
             context[FIRST + number : FIRST + number + 1].view(np.uint64)[0] = value & (2**64 - 1)
     said: list[str] = []
-    callback = PRINT_TYPE(lambda number, block, thread, p: said.append(_printed(emitted.prints[number], block, thread, p, grid)))
+    callback = PRINT_TYPE(
+        lambda number, block, thread, p: said.append(_printed(emitted.prints[number], block, thread, p, grid))
+    )
     context[PRINT] = ctypes.cast(callback, ctypes.c_void_p).value or 0
     used = arenas[: max(1, min(len(arenas), total))]
     try:

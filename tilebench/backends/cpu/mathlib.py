@@ -169,7 +169,9 @@ class Math(Values):
         half = self.raw("ashr", n, self.constant(1, int32, w))
         out = mantissa
         for part in (half, self.raw("sub", n, half)):
-            field = self.raw("shl", self.raw("add", part, self.constant(127, int32, w)), self.constant(23, int32, w))
+            field = self.raw(
+                "shl", self.raw("add", part, self.constant(127, int32, w)), self.constant(23, int32, w)
+            )
             factor = V(self.op(f"bitcast {many} {field.name} to {vector('float', w)}"), float32, w)
             out = self.raw("fmul", out, factor)
         return out
@@ -207,7 +209,9 @@ class Math(Values):
         whole = self.raw("sub", word, self.raw("shl", n, self.constant(23, int32)))
         m = V(self.op(f"bitcast {many} {whole.name} to {vector('float', w)}"), float32, w)
         number = self.convert(n, float32)
-        number = self.raw("fsub", number, self.choose(tiny, self.constant(23.0, float32), self.constant(0.0, float32)))
+        number = self.raw(
+            "fsub", number, self.choose(tiny, self.constant(23.0, float32), self.constant(0.0, float32))
+        )
         return self.raw("fsub", m, self.constant(1.0, float32)), number, scaled
 
     def _log_parts(self, f: V) -> V:
@@ -220,8 +224,12 @@ class Math(Values):
     def _log_ends(self, x: V, out: V) -> V:
         """0 gives -inf, negatives and NaN give NaN, inf gives inf."""
         out = self.choose(self.compare("fcmp oeq", x, self.constant(math.inf, float32)), x, out)
-        out = self.choose(self.compare("fcmp oeq", x, self.constant(0.0, float32)), self.constant(-math.inf, float32), out)
-        return self.choose(self.compare("fcmp ult", x, self.constant(0.0, float32)), self.constant(math.nan, float32), out)
+        out = self.choose(
+            self.compare("fcmp oeq", x, self.constant(0.0, float32)), self.constant(-math.inf, float32), out
+        )
+        return self.choose(
+            self.compare("fcmp ult", x, self.constant(0.0, float32)), self.constant(math.nan, float32), out
+        )
 
     def log(self, x: V) -> V:
         """Natural logarithm."""
@@ -251,7 +259,9 @@ class Math(Values):
         near = self.several("fma", near, x, x)
         one = self.constant(1.0, float32, w)
         grown = self.exp(self.raw("fadd", a, a))
-        far = self.raw("fsub", one, self.raw("fdiv", self.constant(2.0, float32, w), self.raw("fadd", grown, one)))
+        far = self.raw(
+            "fsub", one, self.raw("fdiv", self.constant(2.0, float32, w), self.raw("fadd", grown, one))
+        )
         far = self.several("copysign", far, x)
         return self.choose(self.compare("fcmp olt", a, self.constant(0.625, float32)), near, far)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -100,7 +100,9 @@ class Statements(Expressions):
             case Print():
                 self.print_values(s)
             case _:
-                raise InternalError("TB902", f"cpu does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc)
+                raise InternalError(
+                    "TB902", f"cpu does not know {type(s).__name__}: {print_stmt(s).text}", at=s.loc
+                )
 
     def sequence(self, s: Seq) -> None:
         """Statements in order; nothing after a jump."""
@@ -139,7 +141,11 @@ class Statements(Expressions):
         if known is None:
             self.fail_unless(self.compare("icmp ne", step, self.constant(0, step.dtype)), Site("step", s.loc))
         if first is not None and last is not None and known:
-            self.ranges[s.var] = (first[0], max(last[1] - 1, first[0])) if known > 0 else (min(last[0] + 1, first[1]), first[1])
+            self.ranges[s.var] = (
+                (first[0], max(last[1] - 1, first[0]))
+                if known > 0
+                else (min(last[0] + 1, first[1]), first[1])
+            )
         kind = compute_type(s.var.dtype)
         head, body, again, leave = (self.fresh(h) for h in ("for", "body", "next", "done"))
         slot = self.alloca(kind)
@@ -150,7 +156,9 @@ class Statements(Expressions):
             going = self.compare("icmp slt" if known > 0 else "icmp sgt", value, stop)
         else:
             up = self.compare("icmp sgt", step, self.constant(0, step.dtype))
-            going = self.choose(up, self.compare("icmp slt", value, stop), self.compare("icmp sgt", value, stop))
+            going = self.choose(
+                up, self.compare("icmp slt", value, stop), self.compare("icmp sgt", value, stop)
+            )
         self.branch(going.name, body, leave)
         self.start(body)
         if self.in_nest == 0 and not _short(s):
@@ -212,7 +220,7 @@ class Statements(Expressions):
             self.mask = saved
 
     @contextmanager
-    def given(self, facts: list[Expr]) -> Iterator[None]:
+    def given(self, facts: list[Expr]) -> Generator[None]:
         """Conditions that hold inside."""
         count = len(self.facts)
         self.facts.extend(facts)
@@ -345,11 +353,15 @@ class Statements(Expressions):
             kind = vector(storage_type(root.dtype), lanes)
             base = self.alloca(kind, count)
             old = outer.get(root)
-            source = old.base if old is not None else self.places_of[root].base if root in self.places_of else None
+            source = (
+                old.base if old is not None else self.places_of[root].base if root in self.places_of else None
+            )
             if source is not None and root not in self.spread and (old is None or old.w == 1):
                 for k in range(count):
                     p = self.op(f"getelementptr {storage_type(root.dtype)}, ptr {source}, i64 {k}")
-                    one = self.from_storage(self.op(f"load {storage_type(root.dtype)}, ptr {p}"), root.dtype, 1)
+                    one = self.from_storage(
+                        self.op(f"load {storage_type(root.dtype)}, ptr {p}"), root.dtype, 1
+                    )
                     q = self.op(f"getelementptr {kind}, ptr {base}, i64 {k}")
                     self.put(f"store {kind} {self.to_storage(self.splat(one, lanes))}, ptr {q}")
             self.overlays[root] = Overlay(base, lanes)
@@ -365,7 +377,10 @@ class Statements(Expressions):
                     return 1
                 case For():
                     inner = [v for e in (node.start, node.stop, node.step) for v in walk(e)]
-                    if any(isinstance(v, Load) or (isinstance(v, Var) and any(v is b for b in bound)) for v in inner):
+                    if any(
+                        isinstance(v, Load) or (isinstance(v, Var) and any(v is b for b in bound))
+                        for v in inner
+                    ):
                         return 1
                 case _:
                     pass
@@ -413,7 +428,13 @@ class Statements(Expressions):
         if scope != 0:  # only this block sees it, and a block runs on one thread
             note = self.note(scope)
             old = self.from_storage(self.op(f"load {kind}, ptr {p}, align {dtype.bytes}{note}"), dtype, 1)
-            new = value if op == "exch" else self.arithmetic({"and": "bitand", "or": "bitor", "xor": "bitxor"}.get(op, op), old, value)
+            new = (
+                value
+                if op == "exch"
+                else self.arithmetic(
+                    {"and": "bitand", "or": "bitor", "xor": "bitxor"}.get(op, op), old, value
+                )
+            )
             self.put(f"store {kind} {self.to_storage(new)}, ptr {p}, align {dtype.bytes}{note}")
             return old
         if dtype.is_int and dtype.bits > 4:
@@ -446,7 +467,11 @@ class Statements(Expressions):
         """Hand the values to Python, which prints them (launch.py)."""
         self.prints.append(s)
         number = len(self.prints) - 1
-        thread = self.index(self.thread_value).name if self.thread_value is not None and s in self.per_thread else "-1"
+        thread = (
+            self.index(self.thread_value).name
+            if self.thread_value is not None and s in self.per_thread
+            else "-1"
+        )
         if s.buffer is not None:
             base = self.place(s.buffer).base
             self.put(f"call void %print(i64 {number}, i64 %n, i64 {thread}, ptr {base})")

@@ -376,7 +376,9 @@ class Threads(Statements):
                 wanted = self.raw("and", argument, i64(WARP - 1))
         source = self.raw("add", first, wanted)
         outside = self.raw(
-            "or", self.compare("icmp uge", wanted, i64(WARP)), self.compare("icmp uge", source, i64(self.threads))
+            "or",
+            self.compare("icmp uge", wanted, i64(WARP)),
+            self.compare("icmp uge", source, i64(self.threads)),
         )
         source = self.choose(outside, t, source)
         return V(self.op(f"load {slot.kind}, ptr {self._element(slot, source.name)}"), call.dtype)

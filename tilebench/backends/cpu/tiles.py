@@ -107,7 +107,12 @@ class Tiles(Threads):
             at = self.index(self.evaluate(offset))
             offsets.append(at)
             interval, size = bounds(offset, self.ranges), int_value(region.buffer.shape[d])
-            if interval is not None and size is not None and interval[0] >= 0 and interval[1] + extent <= size:
+            if (
+                interval is not None
+                and size is not None
+                and interval[0] >= 0
+                and interval[1] + extent <= size
+            ):
                 clips.append(None)
                 continue
             if region.buffer.scope == "global":
@@ -129,7 +134,13 @@ class Tiles(Threads):
         """Flat index of the element at `point` (wide dimensions only)."""
         values = list(box.offsets)
         for d, p in zip(box.wide, point, strict=True):
-            values[d] = p if values[d].name == "0" else values[d] if p.name == "0" else self.raw("add nsw", values[d], p)
+            values[d] = (
+                p
+                if values[d].name == "0"
+                else values[d]
+                if p.name == "0"
+                else self.raw("add nsw", values[d], p)
+            )
         return self.flat(box.place, values)
 
     # -------------------------------------------------------------- copies
@@ -140,7 +151,10 @@ class Tiles(Threads):
         wide_b = [d for d, e in enumerate(b.extents) if e != 1]
         if not wide_a or root_of(a.buffer) is root_of(b.buffer):
             return False
-        if self.place(a.buffer).strides[wide_a[-1]].name != "1" or self.place(b.buffer).strides[wide_b[-1]].name != "1":
+        if (
+            self.place(a.buffer).strides[wide_a[-1]].name != "1"
+            or self.place(b.buffer).strides[wide_b[-1]].name != "1"
+        ):
             return False
         source, target = self.box(a), self.box(b)
         extents = [a.extents[d] for d in wide_a]
@@ -175,7 +189,9 @@ class Tiles(Threads):
                 if self.ahead and w > 1 and len(extents) > 1:
                     rows = self._times(source.place.strides[wide_a[-2]], i64(self.ahead))
                     q2 = self.pointer(p, a.dtype, rows)
-                    self.call("llvm.prefetch.p0", "void", [("ptr", q2), ("i32", "0"), ("i32", "2"), ("i32", "1")])
+                    self.call(
+                        "llvm.prefetch.p0", "void", [("ptr", q2), ("i32", "0"), ("i32", "2"), ("i32", "1")]
+                    )
                 raw = self.op(f"load {old}, ptr {p}, align {a.dtype.bytes}{self.note(source.place.scope)}")
                 if not same:
                     raw = self.to_storage(self.convert(self.from_storage(raw, a.dtype, w), b.dtype))
@@ -210,7 +226,9 @@ class Tiles(Threads):
             def inner(i: V) -> None:
                 here = exists
                 if clip_a is not None:
-                    good = self.raw("and", self.compare("icmp sge", i, clip_a[0]), self.compare("icmp slt", i, clip_a[1]))
+                    good = self.raw(
+                        "and", self.compare("icmp sge", i, clip_a[0]), self.compare("icmp slt", i, clip_a[1])
+                    )
                     here = good if here is None else self.raw("and", here, good)
                 level(depth + 1, [*point, i], here)
 
@@ -247,8 +265,10 @@ class Tiles(Threads):
         count = a.extents[along]
         if op.nan_propagate or a.buffer.scope not in ("shared", "fragment") or b.buffer.scope == "local":
             return False
-        if count < 2 or self.place(a.buffer).strides[along].name != "1" or any(
-            d > along and e != 1 for d, e in enumerate(a.extents)
+        if (
+            count < 2
+            or self.place(a.buffer).strides[along].name != "1"
+            or any(d > along and e != 1 for d, e in enumerate(a.extents))
         ):
             return False
         if b.buffer.scope == "global" or (b.buffer.scope == "var" and root_of(b.buffer) in self.spread):
@@ -302,13 +322,19 @@ class Tiles(Threads):
                 if count - done >= left:
                     total = self.arithmetic(fold, total, self.across(fold, part(start, i64(done), left)))
                     done += left
-            total = self.arithmetic(fold, total, self.constant(op.identity, dtype)) if fold in ("max", "min") else total
+            total = (
+                self.arithmetic(fold, total, self.constant(op.identity, dtype))
+                if fold in ("max", "min")
+                else total
+            )
             flat = self.at(target, point)
             if not op.clear:
                 old = self.fetch(target.place.base, b.dtype, flat, 1, target.place.scope, w=1)
                 total = self.arithmetic(fold, total, self.convert(old, dtype))
             saved, self.lanes = self.lanes, 1
-            self.deposit(target.place.base, b.dtype, flat, 1, target.place.scope, self.convert(total, b.dtype))
+            self.deposit(
+                target.place.base, b.dtype, flat, 1, target.place.scope, self.convert(total, b.dtype)
+            )
             self.lanes = saved
 
         def level(depth: int, point: list[V]) -> None:
@@ -329,7 +355,9 @@ class Tiles(Threads):
         if v.dtype.is_float:
             if fold == "add":
                 zero = "-0.0"
-                out = self.call(f"llvm.vector.reduce.fadd.{full}", kind, [(kind, zero), (many, v.name)], "reassoc ")
+                out = self.call(
+                    f"llvm.vector.reduce.fadd.{full}", kind, [(kind, zero), (many, v.name)], "reassoc "
+                )
             else:
                 out = self.call(f"llvm.vector.reduce.f{fold}.{full}", kind, [(many, v.name)])
             return V(out, v.dtype)
@@ -373,13 +401,25 @@ class Tiles(Threads):
                 self._convert(c.place, op.c.dtype, c_flat, ldc, c_ptr, wide, m, n)
         lanes = self.width_of_host * 4 // wide.bytes
         product = Product(
-            m, n, k, am, ak, bk, ldc if own else n, compute_type(wide), max(lanes, 1), self.tile_of_host, op.clear_accum
+            m,
+            n,
+            k,
+            am,
+            ak,
+            bk,
+            ldc if own else n,
+            compute_type(wide),
+            max(lanes, 1),
+            self.tile_of_host,
+            op.clear_accum,
         )
         if product not in self.functions:
             name = f"gemm{len(self.functions)}"
             self.functions[product] = name
             self.function_text.append(micro_kernel(name, product, self.declares))
-        self.put(f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr}, i64 {(depth or i64(k)).name})")
+        self.put(
+            f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr}, i64 {(depth or i64(k)).name})"
+        )
         if not own:
             self._convert_back(c_ptr, wide, c.place, op.c.dtype, c_flat, ldc, m, n)
 
@@ -392,7 +432,9 @@ class Tiles(Threads):
         rows, cols = (int(box.place.strides[d].name) for d in kept)
         return box, self.flat(box.place, box.offsets), rows, cols
 
-    def _operand(self, region: Region, wide: DType, name: str, shape: tuple[int, int]) -> tuple[str, int, int]:
+    def _operand(
+        self, region: Region, wide: DType, name: str, shape: tuple[int, int]
+    ) -> tuple[str, int, int]:
         """(address, row stride, column stride) of a matrix of `wide` elements; converted into scratch if need be."""
         box, flat, rows, cols = self._matrix(region)
         if storage_type(region.dtype) == compute_type(wide):
@@ -402,13 +444,17 @@ class Tiles(Threads):
         self._convert(box.place, region.dtype, flat, rows, out, wide, m, n)
         return out, n, 1
 
-    def _convert(self, place: Place, dtype: DType, flat: V, rows: int, out: str, wide: DType, m: int, n: int) -> None:
+    def _convert(
+        self, place: Place, dtype: DType, flat: V, rows: int, out: str, wide: DType, m: int, n: int
+    ) -> None:
         def row(i: V) -> None:
             start = self.plus(flat, self._times(i, i64(rows)))
             to = self._times(i, i64(n))
 
             def cell(j: V, w: int) -> None:
-                v = self.convert(self.fetch(place.base, dtype, self.plus(start, j), 1, place.scope, w=w), wide)
+                v = self.convert(
+                    self.fetch(place.base, dtype, self.plus(start, j), 1, place.scope, w=w), wide
+                )
                 p = self.pointer(out, wide, self.plus(to, j))
                 self.put(f"store {vector(compute_type(wide), w)} {v.name}, ptr {p}, align {wide.bytes}")
 
@@ -416,7 +462,9 @@ class Tiles(Threads):
 
         self.count(i64(0), i64(m), 1, row)
 
-    def _convert_back(self, source: str, wide: DType, place: Place, dtype: DType, flat: V, rows: int, m: int, n: int) -> None:
+    def _convert_back(
+        self, source: str, wide: DType, place: Place, dtype: DType, flat: V, rows: int, m: int, n: int
+    ) -> None:
         def row(i: V) -> None:
             start = self.plus(flat, self._times(i, i64(rows)))
             at = self._times(i, i64(n))
@@ -426,7 +474,9 @@ class Tiles(Threads):
                 v = V(self.op(f"load {vector(compute_type(wide), w)}, ptr {p}, align {wide.bytes}"), wide, w)
                 stored = self.to_storage(self.convert(v, dtype))
                 q = self.pointer(place.base, dtype, self.plus(start, j))
-                self.put(f"store {vector(storage_type(dtype), w)} {stored}, ptr {q}, align {dtype.bytes}{self.note(place.scope)}")
+                self.put(
+                    f"store {vector(storage_type(dtype), w)} {stored}, ptr {q}, align {dtype.bytes}{self.note(place.scope)}"
+                )
 
             self.spans(i64(0), i64(n), self.width_of_host, cell)
 
@@ -442,7 +492,9 @@ class Tiles(Threads):
 
         def fetch(i: V, j: V, lanes: int) -> V:
             at = self.plus(self.plus(flat, self._times(i, i64(rows))), j)
-            return self.convert(self.fetch(box.place.base, region.dtype, at, 1, box.place.scope, w=lanes), wide)
+            return self.convert(
+                self.fetch(box.place.base, region.dtype, at, 1, box.place.scope, w=lanes), wide
+            )
 
         def keep(i: V, j: V, v: V) -> None:
             p = self.pointer(out, wide, self.plus(self._times(j, i64(n)), i))
@@ -454,7 +506,9 @@ class Tiles(Threads):
                 keep(i, self.plus(j, i64(c)), v)
 
         if whole_n and whole_k:
-            self.count(i64(0), i64(whole_n), w, lambda i: self.count(i64(0), i64(whole_k), w, lambda j: square(i, j)))
+            self.count(
+                i64(0), i64(whole_n), w, lambda i: self.count(i64(0), i64(whole_k), w, lambda j: square(i, j))
+            )
         single = [((0, whole_n), (whole_k, k)), ((whole_n, n), (0, k))]
         for (i0, i1), (j0, j1) in single:
             if i0 < i1 and j0 < j1:

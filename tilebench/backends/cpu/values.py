@@ -9,7 +9,16 @@ from __future__ import annotations
 from tilebench.backends.cpu.text import Text, V, compute_type, literal, storage_type, suffix, vector
 from tilebench.ir.dtype import DType, bool_, float32, float64
 
-_INT = {"add": "add", "sub": "sub", "mul": "mul", "bitand": "and", "bitor": "or", "bitxor": "xor", "and": "and", "or": "or"}
+_INT = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "bitand": "and",
+    "bitor": "or",
+    "bitxor": "xor",
+    "and": "and",
+    "or": "or",
+}
 _FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
@@ -37,7 +46,9 @@ class Values(Text):
             return V(f"splat ({kind} {v.name})", v.dtype, w)
         many = vector(kind, w)
         first = self.op(f"insertelement {many} poison, {kind} {v.name}, i64 0")
-        return V(self.op(f"shufflevector {many} {first}, {many} poison, <{w} x i32> zeroinitializer"), v.dtype, w)
+        return V(
+            self.op(f"shufflevector {many} {first}, {many} poison, <{w} x i32> zeroinitializer"), v.dtype, w
+        )
 
     def together(self, *values: V) -> tuple[V, ...]:
         """All with the most lanes among them."""
@@ -62,7 +73,9 @@ class Values(Text):
         a, b = self.splat(a, w), self.splat(b, w)
         kind = self.type_of(a)
         return V(
-            self.op(f"select {vector('i1', condition.w)} {condition.name}, {kind} {a.name}, {kind} {b.name}"), a.dtype, w
+            self.op(f"select {vector('i1', condition.w)} {condition.name}, {kind} {a.name}, {kind} {b.name}"),
+            a.dtype,
+            w,
         )
 
     def unary(self, name: str, a: V, *extra: tuple[str, str]) -> V:
@@ -127,7 +140,11 @@ class Values(Text):
                 up = self.op(f"add {many} {word}, {step}")
                 rounded = self.op(f"lshr {many} {up}, {sixteen}")
                 kind = vector("float", w)
-                nan = self.op(f"fcmp uno {kind} {v.name}, zeroinitializer" if w > 1 else f"fcmp uno {kind} {v.name}, 0.0")
+                nan = self.op(
+                    f"fcmp uno {kind} {v.name}, zeroinitializer"
+                    if w > 1
+                    else f"fcmp uno {kind} {v.name}, 0.0"
+                )
                 high = self.op(
                     f"select {vector('i1', w)} {nan}, {many} {self._int(0x7FC0, 'i32', w)}, {many} {rounded}"
                 )
@@ -182,7 +199,9 @@ class Values(Text):
         sign = self.op(f"lshr {many} {word}, {self._int(24, 'i32', w)}")
         sign = self.op(f"and {many} {sign}, {self._int(128, 'i32', w)}")
         a = self.unary("fabs", x)
-        a = self.choose(self.compare("fcmp olt", a, self.constant(top, float32)), a, self.constant(top, float32))
+        a = self.choose(
+            self.compare("fcmp olt", a, self.constant(top, float32)), a, self.constant(top, float32)
+        )
         # Adding 2**(e + 23 - mantissa) makes f32 round to a multiple of 2**(e - mantissa).
         exponent = self.op(f"and {many} {self.bits(a, 'i32')}, {self._int(0x7F800000, 'i32', w)}")
         low = self._int((least + 127) << 23, "i32", w)
@@ -200,7 +219,9 @@ class Values(Text):
         count = self.op(f"fptosi {single} {steps.name} to {many}")
         code = self.op(f"select {vector('i1', w)} {tiny.name}, {many} {count}, {many} {code}")
         nan = self.compare("fcmp uno", x, x)
-        code = self.op(f"select {vector('i1', w)} {nan.name}, {many} {self._int(127, 'i32', w)}, {many} {code}")
+        code = self.op(
+            f"select {vector('i1', w)} {nan.name}, {many} {self._int(127, 'i32', w)}, {many} {code}"
+        )
         code = self.op(f"or {many} {code}, {sign}")
         return self.op(f"trunc {many} {code} to {vector('i8', w)}")
 
@@ -226,7 +247,9 @@ class Values(Text):
             if dtype.bits == 4:
                 low, high = self.constant(dtype.min, source), self.constant(dtype.max, source)
                 v = self.several("minnum", self.several("maxnum", v, low), high)
-            full = f"llvm.fpto{signed}i.sat.{suffix(compute_type(dtype), w)}.{suffix(compute_type(source), w)}"
+            full = (
+                f"llvm.fpto{signed}i.sat.{suffix(compute_type(dtype), w)}.{suffix(compute_type(source), w)}"
+            )
             return V(self.call(full, new, [(old, v.name)]), dtype, w)
         signed = source.kind == "int"
         if dtype.is_float:
@@ -281,12 +304,16 @@ class Values(Text):
         wrong = self.raw("and", other_side, self.compare("fcmp une", rest, zero))
         if op == "floormod":
             fixed = self.choose(wrong, self.raw("fadd", rest, b), rest)
-            return self.choose(self.compare("fcmp oeq", fixed, zero), self.several("copysign", zero, b), fixed)
+            return self.choose(
+                self.compare("fcmp oeq", fixed, zero), self.several("copysign", zero, b), fixed
+            )
         whole = self.raw("fdiv", self.raw("fsub", a, rest), b)
         whole = self.choose(wrong, self.raw("fsub", whole, self.constant(1.0, a.dtype, a.w)), whole)
         plain = self.raw("fdiv", a, b)
         rounded = self.unary("round", whole)
-        rounded = self.choose(self.compare("fcmp oeq", rounded, zero), self.several("copysign", zero, plain), rounded)
+        rounded = self.choose(
+            self.compare("fcmp oeq", rounded, zero), self.several("copysign", zero, plain), rounded
+        )
         return self.choose(self.compare("fcmp oeq", b, zero), plain, rounded)
 
     def negate(self, v: V) -> V:
