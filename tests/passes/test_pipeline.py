@@ -448,18 +448,18 @@ def test_a_copy_in_the_last_stage_does_not_run_ahead() -> None:
 @pytest.mark.parametrize(
     ("table", "code", "said"),
     [
-        ({"order": (0, 1)}, "TB431", "order= has 2 entries for 3 statements"),
-        ({"stage": (0, 0, 1, 1)}, "TB431", "stage= has 4 entries for 3 statements"),
-        ({"order": (0, 0, 1)}, "TB432", "gives two statements one place"),
-        ({"stage": (0, -2, 1)}, "TB432", "has a stage below -1"),
+        ({"order": (0, 1)}, "TB421", "order= has 2 entries for 3 statements"),
+        ({"stage": (0, 0, 1, 1)}, "TB421", "stage= has 4 entries for 3 statements"),
+        ({"order": (0, 0, 1)}, "TB422", "gives two statements one place"),
+        ({"stage": (0, -2, 1)}, "TB422", "has a stage below -1"),
         (
             {"stage": (0, 1), "group": ((0, 1), (3,))},
-            "TB431",
+            "TB421",
             "group= names statements [0, 1, 3]; the loop has 3",
         ),
         (
             {"order": (2, 1, 0), "stage": (0, 0, 0)},
-            "TB433",
+            "TB423",
             "runs this before a statement that it depends on: both use",
         ),
     ],

@@ -106,11 +106,11 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
 def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any) -> Result:
     """`session.run` of a cell's text with the launch in a worker.
 
-    Raises LaunchError TB620 when the worker dies or hangs.
+    Raises LaunchError: TB620 when the worker dies, TB621 when it hangs, TB622 for what cannot go to it.
     """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (called with user values)
         raise LaunchError(
-            "TB620", "only the text of a cell can run in a worker", fix="pass the program as text"
+            "TB622", "only the text of a cell can run in a worker", fix="pass the program as text"
         )
     namespace: dict[str, Any] = options.get("namespace") or {}
     before = constants(namespace, program)
@@ -134,7 +134,7 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     bad = [k for k, v in settings.items() if not isinstance(v, bool | int | float | str)]
     if bad:
         raise LaunchError(
-            "TB620",
+            "TB622",
             f"--set {bad[0]} is no plain value",
             why="it goes to another process",
             fix="use numbers and strings with --isolate",

@@ -134,7 +134,7 @@ def against_reference(
         value = host_values(want, name)[0].astype(np.float64)
         if value.shape != got.shape:
             raise TileError(
-                "TB610",
+                "TB630",
                 f"the reference for {name} has shape {value.shape}, the kernel's output {got.shape}",
                 fix="make --ref return the same shape",
             )

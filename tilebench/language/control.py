@@ -351,7 +351,7 @@ def _loop_statement(
             step = bound(loop.step)
             if int_value(step) == 0:
                 raise TypeTileError(
-                    "TB228",
+                    "TB270",
                     "a loop with step 0",
                     at=at,
                     why="it would never end",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tilebench.errors import TypeTileError
+from tilebench.errors import TargetError
 from tilebench.ir.expr import Expr, int_value
 from tilebench.language.markers import LaunchSpec, ThreadRange, ThreadValue
 
@@ -14,15 +14,15 @@ def Kernel(
 ) -> LaunchSpec:
     """`with T.Kernel(grid_x, grid_y, threads=128) as (bx, by):` one to three grid axes."""
     if cluster_dims not in (None, 1, (1, 1, 1), [1, 1, 1]):
-        raise TypeTileError(
-            "TB512",
+        raise TargetError(
+            "TB535",
             f"cluster_dims={cluster_dims}: thread-block clusters are not supported",
             why="every target must run the program",
             fix="leave cluster_dims out",
         )
     if not 1 <= len(blocks) <= 3:
-        raise TypeTileError(
-            "TB510",
+        raise TargetError(
+            "TB530",
             f"T.Kernel has {len(blocks)} grid axes",
             why="a grid has one to three",
             fix="T.Kernel(x, y, z, threads=128)",
@@ -35,8 +35,8 @@ def Kernel(
     if not 1 <= len(counts) <= 3 or not all(
         isinstance(int_value(t) if isinstance(t, Expr) else t, int) for t in counts
     ):
-        raise TypeTileError(
-            "TB511",
+        raise TargetError(
+            "TB531",
             f"threads={threads!r}",
             why="a block has one to three axes of threads, known when the kernel is compiled",
             fix="threads=128",

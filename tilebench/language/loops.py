@@ -112,7 +112,7 @@ def thread_binding(
     }
     if thread not in axes:
         raise TypeTileError(
-            "TB222",
+            "TB209",
             f"T.thread_binding: no axis {thread!r}",
             why="the axes are " + ", ".join(axes),
             fix="use one of them",

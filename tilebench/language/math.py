@@ -153,7 +153,7 @@ def infinity(dtype: Any = "float32") -> Expr:
     kind = as_scalar(dtype)
     if not kind.is_float or kind.name == "float8_e4m3":
         raise TypeTileError(
-            "TB204",
+            "TB203",
             f"{kind} has no infinity",
             why="only floats with infinities do",
             fix=f"T.max_value({kind.name!r}) is its largest value",

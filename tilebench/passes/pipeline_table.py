@@ -54,7 +54,7 @@ class Table:
 
 
 def read_table(loop: Pipelined, parts: Sequence[Stmt]) -> Table | None:
-    """The table of a loop, None when it has none. Raises SyncError TB431 to TB433 when it is no schedule of
+    """The table of a loop, None when it has none. Raises SyncError TB421 to TB423 when it is no schedule of
     the body.
     """
     if loop.order is None and loop.stage is None:
@@ -65,28 +65,28 @@ def read_table(loop: Pipelined, parts: Sequence[Stmt]) -> Table | None:
         named = sorted(i for g in groups for i in g)
         raise _wrong(
             loop,
-            "TB431",
+            "TB421",
             f"group= names statements {named}; the loop has {len(counted)}",
             "each statement is in one group, and names bound to a value are not counted",
         )
     for name, values in (("order", loop.order), ("stage", loop.stage)):
         if values is not None and len(values) != len(groups):
             what = "groups" if loop.group is not None else "statements"
-            raise _wrong(loop, "TB431", f"{name}= has {len(values)} entries for {len(groups)} {what}",
+            raise _wrong(loop, "TB421", f"{name}= has {len(values)} entries for {len(groups)} {what}",
                          "one entry for each; names bound to a value are not counted")  # fmt: skip
     if loop.order is not None:
         given = [o for o in loop.order if o >= 0]
         if len(set(given)) != len(given):
             raise _wrong(
                 loop,
-                "TB432",
+                "TB422",
                 f"order={list(loop.order)} gives two statements one place",
                 "use each number once",
             )
     if loop.stage is not None and any(s < -1 for s in loop.stage):
         raise _wrong(
             loop,
-            "TB432",
+            "TB422",
             f"stage={list(loop.stage)} has a stage below -1",
             "count stages from 0; -1 leaves a copy to the compiler",
         )
@@ -111,7 +111,7 @@ def _check_dependences(loop: Pipelined, parts: Sequence[Stmt], table: Table) -> 
             shared = _conflict(earlier, later)
             if shared is not None:
                 raise SyncError(
-                    "TB433",
+                    "TB423",
                     f"order= runs this before a statement that it depends on: both use {shared.name}",
                     at=later.loc or loop.loc,
                     why="statements of one stage that touch one buffer keep their order, when one writes",

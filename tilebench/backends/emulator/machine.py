@@ -257,7 +257,7 @@ class Block:
             text,
             (site.at,),
             "use an offset and a row length that are multiples of the vector",
-            "TB276",
+            "TB279",
         )
 
     def diverged(self, what: str, at: Loc | None) -> None:
@@ -285,7 +285,7 @@ class Block:
                 "error",
                 f"an integer is divided by zero at {line(at)} (block {self.name})",
                 (at,),
-                code="TB277",
+                code="TB263",
             )
 
     def assertion(self, message: str, thread: int, at: Loc | None) -> None:

@@ -112,7 +112,7 @@ def run_program(
 
 
 def _number(block: int | tuple[int, ...], grid: tuple[int, ...]) -> int:
-    """The flat number of a block. Raises LaunchError TB604 for one outside the grid."""
+    """The flat number of a block. Raises LaunchError TB614 for one outside the grid."""
     index = block if isinstance(block, tuple) else block_index(int(block), grid)
     if (
         len(index) != len(grid)
@@ -120,13 +120,13 @@ def _number(block: int | tuple[int, ...], grid: tuple[int, ...]) -> int:
         or (not isinstance(block, tuple) and block < 0)
     ):
         raise LaunchError(
-            "TB604",
+            "TB614",
             f"block {block} is not in the grid {grid}",
             fix=f"name blocks as tuples below {grid}, or by number",
         )
     if not isinstance(block, tuple) and block >= int(np.prod(grid)):
         raise LaunchError(
-            "TB604",
+            "TB614",
             f"block {block} is not in the grid {grid}",
             fix=f"blocks are numbered 0 to {int(np.prod(grid)) - 1}",
         )

@@ -123,7 +123,7 @@ class Interpreted:
                     "written, the first is "
                     f"{param.name}[{', '.join(map(str, index))}]",
                     hint="check the grid (T.ceildiv) and the guards of the last blocks",
-                    code="TB436",
+                    code="TB278",
                 )
 
     def _safe_values(self) -> dict[Buffer, Value]:
@@ -139,7 +139,7 @@ class Interpreted:
 def _array(name: str, buffer: Buffer, argument: Argument) -> np.ndarray:
     if not isinstance(argument, TensorArgument) or argument.array is None:
         raise LaunchError(
-            "TB620",
+            "TB606",
             f"{name} is not a tensor in this machine's memory",
             fix="pass a NumPy array or a CPU tensor",
         )

@@ -512,7 +512,7 @@ class Nest:
             memory, index = b.shared_element(s.buffer, s.indices)
         if self.loop.layout.replication > 1 and self.loop.layout.is_owner(b.thread) is None:
             raise LayoutError(
-                "TB305",
+                "TB312",
                 "this loop's layout has no rule for which of the threads that share an element acts",
                 at=s.loc,
             )
