@@ -11,14 +11,14 @@ import torch
 from tilebench.errors import LaunchError
 from tilebench.kernel.isolate import constants, pack, run_isolated, unpack
 
-TEXT = '''
+TEXT = """
 @T.prim_func
 def double(X: T.Tensor((N,), "float16"), Y: T.Tensor((N,), "float16")):
     with T.Kernel(T.ceildiv(N, 64), threads=64) as bx:
         for i in T.Parallel(64):
             if bx * 64 + i < N:
                 Y[bx * 64 + i] = X[bx * 64 + i] * 2
-'''
+"""
 
 
 def test_a_worker_gives_what_this_process_would() -> None:
@@ -32,22 +32,34 @@ def test_tensors_survive_the_journey() -> None:
     values = [torch.randn(3, 5).bfloat16(), torch.arange(4, dtype=torch.int64), 7, torch.zeros(0, 2)]
     described, buffers = pack(values)
     again = unpack(described, buffers, "cpu")
-    assert all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in zip(values, again, strict=True))
+    assert all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(values, again, strict=True)
+    )
 
 
 def test_only_plain_constants_that_occur_are_sent() -> None:
-    assert constants({"N": 3, "model": object(), "unused": 1, "shape": (2, 3)}, "N shape model") == {"N": 3, "shape": (2, 3)}
+    assert constants({"N": 3, "model": object(), "unused": 1, "shape": (2, 3)}, "N shape model") == {
+        "N": 3,
+        "shape": (2, 3),
+    }
 
 
-def test_the_death_of_a_worker_is_an_error_with_a_place_to_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'tilebench.kernel.worker' in sys.orig_argv: os.abort()\n")
+def test_the_death_of_a_worker_is_an_error_with_a_place_to_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif 'tilebench.kernel.worker' in sys.orig_argv: os.abort()\n"
+    )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(LaunchError, match="TB620"):
         run_isolated(TEXT, args=(torch.randn(8).half(),), namespace={"N": 8}, target="interp")
 
 
 def test_a_hang_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys, time\nif 'tilebench.kernel.worker' in sys.orig_argv: time.sleep(60)\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\nif 'tilebench.kernel.worker' in sys.orig_argv: time.sleep(60)\n"
+    )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(LaunchError, match="TB621"):
         run_isolated(TEXT, args=(torch.randn(8).half(),), namespace={"N": 8}, target="interp", deadline_s=1.0)

@@ -1,8 +1,8 @@
 """What each error code means, in one sentence: a code has one meaning wherever it is raised.
 
-TB1 syntax, TB2 types and shapes, TB3 layout and memory, TB4 synchronisation, pipelines and races, TB5 limits of
-a target, TB6 launches, TB9 our bugs. What is known when the kernel is compiled and what only a run can find
-have codes of their own; every target reports the same mistake under the same code.
+TB1 syntax, TB2 types and shapes, TB3 layout and memory, TB4 synchronisation, pipelines and races, TB5 limits
+of a target, TB6 launches, TB9 our bugs. What is known when the kernel is compiled and what only a run can
+find have codes of their own; every target reports the same mistake under the same code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""cpu against interp: every example of every op, per-thread programs, arithmetic at its edges, errors, prints."""
+"""cpu against interp: every example of every op, per-thread programs, arithmetic at its edges, errors,
+prints.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +63,9 @@ def test_every_example_is_exact_on_small_integers(example: Callable[[], Kernel])
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_every_example_is_within_the_rounding_of_its_sums(example: Callable[[], Kernel]) -> None:
-    """Sums of up to 100 terms in another order: 100 u of the sum of magnitudes, which is below 400; one more rounding of
-    the output's own type."""
+    """Sums of up to 100 terms in another order: 100 u of the sum of magnitudes, which is below 400; one more
+    rounding of the output's own type.
+    """
     kernel = example()
     for param, a, b in zip(kernel.params, *both(kernel, *arguments(kernel, 2, False)), strict=True):
         assert isinstance(param.value, Buffer)
@@ -193,10 +196,14 @@ def test_casts_give_the_same_bits(source: str, target: str) -> None:
 
 
 FUNCTIONS: list[tuple[str, Any, float, float]] = [
-    ("exp", np.exp, -104.0, 88.7), ("exp2", np.exp2, -150.0, 127.9), ("log", np.log, 1e-40, 1e30), ("log2", np.log2, 1e-40, 1e30),
-    ("tanh", np.tanh, -10.0, 10.0), ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), -80.0, 80.0), ("sqrt", np.sqrt, 0.0, 1e30),
-    ("rsqrt", lambda x: 1 / np.sqrt(x), 1e-30, 1e30), ("erf", np.vectorize(math.erf), -4.0, 4.0), ("sin", np.sin, -50.0, 50.0),
-    ("cos", np.cos, -50.0, 50.0), ("log1p", np.log1p, -0.99, 1e4), ("atan", np.arctan, -30.0, 30.0), ("log10", np.log10, 1e-30, 1e30),
+    ("exp", np.exp, -104.0, 88.7), ("exp2", np.exp2, -150.0, 127.9), ("log", np.log, 1e-40, 1e30),
+    ("log2", np.log2, 1e-40, 1e30),
+    ("tanh", np.tanh, -10.0, 10.0), ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), -80.0, 80.0),
+    ("sqrt", np.sqrt, 0.0, 1e30),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), 1e-30, 1e30), ("erf", np.vectorize(math.erf), -4.0, 4.0),
+    ("sin", np.sin, -50.0, 50.0),
+    ("cos", np.cos, -50.0, 50.0), ("log1p", np.log1p, -0.99, 1e4), ("atan", np.arctan, -30.0, 30.0),
+    ("log10", np.log10, 1e-30, 1e30),
 ]  # fmt: skip
 
 
@@ -333,7 +340,7 @@ def test_an_atomic_update_gives_the_old_value() -> None:
 
 
 def test_a_block_sum_with_shuffles_and_a_mask() -> None:
-    """Each warp sums by shuffles; the first lanes put it in shared memory; the first warp alone sums those."""
+    """Each warp sums by shuffles; the first lanes share it; the first warp alone sums those."""
     d = Draft("block_sum", (3,), threads=128)
     x, y = d.tensor("X", (384,), "float32"), d.tensor("Y", (3,), "float32", "out")
     (bx,), tx = d.blocks, d.thread

@@ -1,4 +1,6 @@
-"""The real kernels, lowered for several architectures and run thread by thread: right values, no findings, no conflicts."""
+"""The real kernels, lowered for several architectures and run thread by thread: right values, no findings, no
+conflicts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tilebench.kernel.session import poison
 from tilebench.report import DiffInfo
 
 
-def emulated(program: object, values: list[object], arch: str, schedule: object = "forward") -> list[DiffInfo]:
+def emulated(
+    program: object, values: list[object], arch: str, schedule: object = "forward"
+) -> list[DiffInfo]:
     """Run every block with all checks; findings fail the test."""
     kernel = compile(program, target="interp")
     after = verify.snapshot(values)
@@ -39,7 +43,9 @@ def test_random_inputs_stay_within_the_bound(name: str) -> None:
     program = BOUNDED[name]()
     values = normal(compile(program, target="interp"), seed=4)
     for diff in emulated(program, values, "sm_90a"):
-        assert diff.verdict == "pass", f"{diff.wrong} of {diff.checked} wrong, worst {diff.max_ratio} x bound; {diff.pattern}"
+        assert diff.verdict == "pass", (
+            f"{diff.wrong} of {diff.checked} wrong, worst {diff.max_ratio} x bound; {diff.pattern}"
+        )
 
 
 @pytest.mark.parametrize("schedule", ["reverse", 1, 2])

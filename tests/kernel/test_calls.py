@@ -1,4 +1,6 @@
-"""Wrong arguments of a call name the parameter, what was expected and what came, and launch nothing (F01, F03, F21 to F23)."""
+"""Wrong arguments of a call name the parameter, what was expected and what came, and launch nothing (F01,
+F03, F21 to F23).
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ SMALL = {"block_M": 64, "block_N": 64, "block_K": 32}
 
 EXACT: dict[str, Callable[[], Any]] = {
     f"gemm-{dtype}-{'T' if ta else 'N'}{'T' if tb else 'N'}": (
-        lambda dtype=dtype, out=out, acc=acc, ta=ta, tb=tb: programs.gemm(100, 72, 88, dtype, out, acc, ta, tb, **SMALL)
+        lambda dtype=dtype, out=out, acc=acc, ta=ta, tb=tb: programs.gemm(
+            100, 72, 88, dtype, out, acc, ta, tb, **SMALL
+        )
     )
     for dtype, out, acc in (
         ("float16", "float32", "float32"),
@@ -37,7 +39,9 @@ BOUNDED: dict[str, Callable[[], Any]] = {
     "mlp": lambda: programs.mlp(70, 72, 48, block_M=64, block_N=64),
     **{
         f"attention-D{dim}{'-causal' if causal else ''}": (
-            lambda dim=dim, causal=causal: programs.attention(1, 2, 100, 168, dim, causal, block_M=64, block_N=64)
+            lambda dim=dim, causal=causal: programs.attention(
+                1, 2, 100, 168, dim, causal, block_M=64, block_N=64
+            )
         )
         for dim in (64, 80, 96, 128)
         for causal in (False, True)

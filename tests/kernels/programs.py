@@ -1,4 +1,6 @@
-"""The real kernels, as users write them: each is a factory of a @T.prim_func, with its PyTorch reference beside it."""
+"""The real kernels, as users write them: each is a factory of a @T.prim_func, with its PyTorch reference
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def gemm(
     panel: int = 0,
     staged: bool = False,
 ) -> Any:
-    """C = op(A) @ op(B). panel: rasterise the blocks in panels of this many; staged: C leaves through shared memory."""
+    """C = op(A) @ op(B).
+
+    panel: rasterise the blocks in panels of this many; staged: C leaves through shared memory.
+    """
     A_shape = (K, M) if transpose_A else (M, K)
     B_shape = (N, K) if transpose_B else (K, N)
     A_tile = (block_K, block_M) if transpose_A else (block_M, block_K)
@@ -79,7 +84,9 @@ def softmax(M: int, N: int, dtype: str = "float16", block_M: int = 4, threads: i
     return softmax_kernel
 
 
-def rms_norm(M: int, N: int, dtype: str = "float16", block_M: int = 4, threads: int = 128, eps: float = 1e-5) -> Any:
+def rms_norm(
+    M: int, N: int, dtype: str = "float16", block_M: int = 4, threads: int = 128, eps: float = 1e-5
+) -> Any:
     """Y = X * rsqrt(mean(X**2) + eps) * W."""
 
     @T.prim_func
@@ -115,7 +122,10 @@ def attention(
     num_stages: int = 2,
     threads: int = 128,
 ) -> Any:
-    """Attention forward with online softmax, BHSD. kv_heads < heads: grouped queries. causal: aligned at the end."""
+    """Attention forward with online softmax, BHSD.
+
+    kv_heads < heads: grouped queries. causal: aligned at the end.
+    """
     groups = kv_heads or heads
     ratio = heads // groups
     scale = (1.0 / dim) ** 0.5 * 1.44269504
@@ -181,11 +191,25 @@ def attention(
     return attention_kernel
 
 
-def mlp(M: int, N: int, K: int, dtype: str = "float16", block_M: int = 128, block_N: int = 128, block_K: int = 32, threads: int = 128) -> Any:
+def mlp(
+    M: int,
+    N: int,
+    K: int,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 128,
+    block_K: int = 32,
+    threads: int = 128,
+) -> Any:
     """Y = gelu(X @ W + bias), the tanh form, fused into the epilogue."""
 
     @T.prim_func
-    def mlp_kernel(X: T.Tensor((M, K), dtype), W: T.Tensor((K, N), dtype), bias: T.Tensor((N,), dtype), Y: T.Tensor((M, N), dtype)):
+    def mlp_kernel(
+        X: T.Tensor((M, K), dtype),
+        W: T.Tensor((K, N), dtype),
+        bias: T.Tensor((N,), dtype),
+        Y: T.Tensor((M, N), dtype),
+    ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             X_s = T.alloc_shared((block_M, block_K), dtype)
             W_s = T.alloc_shared((block_K, block_N), dtype)
@@ -196,8 +220,17 @@ def mlp(M: int, N: int, K: int, dtype: str = "float16", block_M: int = 128, bloc
                 T.copy(W[k * block_K, bx * block_N], W_s)
                 T.gemm(X_s, W_s, acc)
             for i, j in T.Parallel(block_M, block_N):
-                acc[i, j] += T.if_then_else(bx * block_N + j < N, T.cast(bias[bx * block_N + j], "float32"), 0.0)
-                acc[i, j] = 0.5 * acc[i, j] * (1.0 + T.tanh(0.7978845608 * (acc[i, j] + 0.044715 * acc[i, j] * acc[i, j] * acc[i, j])))
+                acc[i, j] += T.if_then_else(
+                    bx * block_N + j < N, T.cast(bias[bx * block_N + j], "float32"), 0.0
+                )
+                acc[i, j] = (
+                    0.5
+                    * acc[i, j]
+                    * (
+                        1.0
+                        + T.tanh(0.7978845608 * (acc[i, j] + 0.044715 * acc[i, j] * acc[i, j] * acc[i, j]))
+                    )
+                )
             T.copy(acc, Y[by * block_M, bx * block_N])
 
     return mlp_kernel

@@ -1,4 +1,6 @@
-"""PyTorch references of the programs, in float32 on the inputs' values, returned in the program's output type."""
+"""PyTorch references of the programs, in float32 on the inputs' values, returned in the program's output
+type.
+"""
 
 from __future__ import annotations
 

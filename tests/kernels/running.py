@@ -17,13 +17,15 @@ Case = tuple[str, Any]
 
 
 def integers(kernel: Kernel, seed: int) -> list[Any]:
-    """Every parameter filled with -3..3 without 0: sums are exact in any order, and a lost term always shows."""
+    """Every parameter filled with -3..3 without 0: sums are exact in any order, a lost term always shows."""
     generator = torch.Generator().manual_seed(seed)
     made: list[Any] = []
     for param in kernel.params:
         dtype = torch_dtype(param.value.dtype.name)
         shape = param.value.static_shape  # type: ignore[union-attr]
-        value = torch.randint(1, 4, shape, generator=generator) * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+        value = torch.randint(1, 4, shape, generator=generator) * (
+            torch.randint(0, 2, shape, generator=generator) * 2 - 1
+        )
         made.append(value.to(dtype))
     return made
 
@@ -40,7 +42,10 @@ def normal(kernel: Kernel, seed: int) -> list[Any]:
 
 
 def run(program: Any, target: str, values: Sequence[Any]) -> tuple[Kernel, list[Any]]:
-    """Compile and run on copies of the values; outputs are poisoned first. Returns the kernel and all values after it."""
+    """Compile and run on copies of the values; outputs are poisoned first.
+
+    Returns the kernel and all values after it.
+    """
     kernel = compile(program, target=target)
     after = verify.snapshot(values)
     poison(kernel, after)

@@ -1,4 +1,6 @@
-"""The real kernels on interp and cpu: bit for bit on small integers where everything is exact, within the bound elsewhere."""
+"""The real kernels on interp and cpu: bit for bit on small integers where everything is exact, within the
+bound elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_random_inputs_stay_within_the_bound(name: str, target: str) -> None:
     program = {**BOUNDED, **EXACT}[name]()
     values = normal(compile(program, target="interp"), seed=4)
     for diff in checked(program, target, values):
-        assert diff.verdict == "pass", f"{diff.wrong} of {diff.checked} wrong, worst {diff.max_ratio} x bound; {diff.pattern}"
+        assert diff.verdict == "pass", (
+            f"{diff.wrong} of {diff.checked} wrong, worst {diff.max_ratio} x bound; {diff.pattern}"
+        )
         assert diff.ambiguous <= diff.total // 100
 
 
@@ -49,6 +53,8 @@ def test_stages_threads_and_tiles_change_no_bit_of_an_exact_product() -> None:
         program = programs.gemm(72, 40, 64, block_M=64, block_N=64, **options)
         results.append(run(program, "interp", integers(compile(program, target="interp"), 5))[1][2])
     for blocks in ((32, 64, 16), (64, 32, 64)):
-        program = programs.gemm(72, 40, 64, block_M=blocks[0], block_N=blocks[1], block_K=blocks[2], threads=64)
+        program = programs.gemm(
+            72, 40, 64, block_M=blocks[0], block_N=blocks[1], block_K=blocks[2], threads=64
+        )
         results.append(run(program, "interp", integers(compile(program, target="interp"), 5))[1][2])
     assert all(torch.equal(r, results[0]) for r in results)

@@ -1,5 +1,6 @@
-"""What each Python construct means in a tile program, run on interp: the table of the language's front-end, row by row."""
-
+"""What each Python construct means in a tile program, run on interp: the table of the language's front-end,
+row by row.
+"""
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def test_ternary_and_chained_comparison_and_boolean_operators():
     def f(Y: T.Tensor((N,), "float32")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(N):
-                Y[i] = 1.0 if 2 <= i < 5 and not i == 3 or i == 7 else 0.0
+                Y[i] = 1.0 if (2 <= i < 5 and not i == 3) or i == 7 else 0.0  # noqa: SIM201 # `not` is tested
 
     assert torch.equal(ran(f), values(0, 0, 1, 0, 1, 0, 0, 1))
 
@@ -218,7 +219,9 @@ def test_integer_division_is_floor_and_true_division_gives_float32():
                 Y[i] = (i - 4) // 3 * 100 + (i - 4) % 3 * 10 + (i - 4) / 4
 
     i = torch.arange(N) - 4
-    assert torch.equal(ran(f), (torch.div(i, 3, rounding_mode="floor") * 100 + i.remainder(3) * 10).float() + i / 4)
+    assert torch.equal(
+        ran(f), (torch.div(i, 3, rounding_mode="floor") * 100 + i.remainder(3) * 10).float() + i / 4
+    )
 
 
 def test_kernels_unpack_one_to_three_axes_and_one_as_a_tuple():
@@ -240,7 +243,7 @@ def test_kernels_unpack_one_to_three_axes_and_one_as_a_tuple():
 def test_string_annotations_see_the_factory():
     def factory(n: int):
         @T.prim_func
-        def f(Y: "T.Tensor((n,), 'float32')"):  # noqa: F821
+        def f(Y: "T.Tensor((n,), 'float32')"):
             with T.Kernel(1, threads=32):
                 T.fill(Y, 2.0)
 

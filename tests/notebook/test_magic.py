@@ -57,7 +57,7 @@ def test_a_cell_compiles_runs_checks_and_shows(shell: Any) -> None:
 def test_options_reach_the_run(shell: Any) -> None:
     run(shell, "--target interp --args x --set FACTOR=3 --as three --quiet")
     kernel = shell.user_ns["three"]
-    assert float((kernel.config["FACTOR"])) == 3
+    assert float(kernel.config["FACTOR"]) == 3
     assert shell.user_ns["FACTOR"] == 2
     shell.run_cell("y = torch.empty_like(x); three(x, y); ok = torch.equal(y, x * 3)")
     assert shell.user_ns["ok"] is True
@@ -80,7 +80,9 @@ def test_an_error_is_a_card_and_nothing_is_lost(shell: Any) -> None:
 
 
 def test_hostile_text_is_escaped(shell: Any) -> None:
-    data = bundle(run(shell, "--target interp", CELL.replace("* FACTOR", "* UNKNOWN_<script>alert(1)</script>")))
+    data = bundle(
+        run(shell, "--target interp", CELL.replace("* FACTOR", "* UNKNOWN_<script>alert(1)</script>"))
+    )
     assert "<script" not in data["text/html"]
 
 
@@ -132,7 +134,10 @@ def test_line_commands(shell: Any) -> None:
     ("line", "expected"),
     [
         ("%%tile --ta", ["--target"]),
-        ("%%tile --target c", ["cpu", "cuda", "cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120"]),
+        (
+            "%%tile --target c",
+            ["cpu", "cuda", "cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120"],
+        ),
         ("%%tile gemm --show layout co", ["code"]),
         ("%tile li", ["list"]),
         ("%%time --ta", None),

@@ -1,4 +1,6 @@
-"""The showcase notebooks run from start to end on a machine with no GPU, say what they should, and stay small."""
+"""The showcase notebooks run from start to end on a machine with no GPU, say what they should, and stay
+small.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,26 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def test_the_demo_prints_its_table_and_writes_its_page(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = subprocess.run(
-        [sys.executable, "-m", "tilebench.cli", "demo", "--html", str(page)], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, "-m", "tilebench.cli", "demo", "--html", str(page)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     table = done.stdout.splitlines()
     header = next(line for line in table if line.startswith("cell"))
-    for column in ("target", "compile ms", "registers", "spills", "shared memory", "occupancy", "run ms", "verdict"):
+    for column in (
+        "target",
+        "compile ms",
+        "registers",
+        "spills",
+        "shared memory",
+        "occupancy",
+        "run ms",
+        "verdict",
+    ):
         assert column in header
     assert sum("correct against torch and oracle" in line for line in table) == 3
     text = page.read_text()
@@ -37,7 +53,16 @@ def test_the_demo_fails_when_something_is_wrong(tmp_path: Path) -> None:
     book.cells[-1].source = book.cells[-1].source.replace("x[i, j] / s[i]", "x[i, j] / s[i] * 1.5")
     broken = tmp_path / "broken.ipynb"
     nbformat.write(book, broken)
-    command = [sys.executable, "-m", "tilebench.cli", "demo", "--notebook", str(broken), "--html", str(tmp_path / "page.html")]
+    command = [
+        sys.executable,
+        "-m",
+        "tilebench.cli",
+        "demo",
+        "--notebook",
+        str(broken),
+        "--html",
+        str(tmp_path / "page.html"),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1
     assert "is wrong" in done.stdout

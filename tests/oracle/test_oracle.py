@@ -1,4 +1,6 @@
-"""The oracle against interp: every op's example within the bound, small integers bit for bit, and planted errors found."""
+"""The oracle against interp: every op's example within the bound, small integers bit for bit, and planted
+errors found.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ from tilebench.targets import parse
 def oracle(kernel: Kernel, values: list[np.ndarray]) -> dict[str, OracleResult]:
     kernel = check(kernel, parse("interp")).kernel
     wrapped = [TensorArgument(0, v.shape, tuple(s // v.itemsize for s in v.strides), v) for v in values]
-    symbols = {s: SYMBOL for p in kernel.params if isinstance(p.value, Buffer) for s in p.value.shape if isinstance(s, Var)}
+    symbols = {
+        s: SYMBOL
+        for p in kernel.params
+        if isinstance(p.value, Buffer)
+        for s in p.value.shape
+        if isinstance(s, Var)
+    }
     ranges = {v: (n, n) for v, n in symbols.items()}
     grid = tuple(b[0] for e in kernel.grid if (b := bounds(e, ranges)) is not None)
     return evaluate(kernel, wrapped, symbols, grid)

@@ -1,4 +1,6 @@
-"""After every pass, the IR is valid: the examples of the ops and the real kernels, for three generations of GPUs."""
+"""After every pass, the IR is valid: the examples of the ops and the real kernels, for three generations of
+GPUs.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Prints how cpu kernels stand against NumPy and PyTorch on the same cores, and what compiling costs.
 
-Run as `env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python -m tests.perf.cpu [--one] [rounds]`. Peers are interleaved and the best
-of all rounds counts, since the machine may be busy. --one: one thread each, in CPU time, which other processes disturb less.
+Run as `env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python -m tests.perf.cpu [--one] [rounds]`. Peers are
+interleaved and the best of all rounds counts, since the machine may be busy. --one: one thread each, in CPU
+time, which other processes disturb less.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ ONE = "--one" in sys.argv
 if ONE:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-import numpy as np
-import torch
+import numpy as np  # noqa: E402 # after the libraries were told to use one thread
+import torch  # noqa: E402
 
-import tilebench
-from tests.kernels import programs
-from tilebench import config
+import tilebench  # noqa: E402
+from tests.kernels import programs  # noqa: E402
+from tilebench import config  # noqa: E402
 
 Call = Callable[[], Any]
 CLOCK = time.process_time if ONE else time.perf_counter
@@ -95,7 +96,8 @@ def line(name: str, kernel: Any, best: dict[str, float], peer: str, bar: float, 
     steps = kernel.executable.built.milliseconds
     wanted = f"bar {bar}: {'ok' if ratio >= bar else 'MISSED'}" if bar else ""
     print(
-        f"{name:24} {best['ours'] * 1e3:8.2f} ms  {peer:8} {best['peer'] * 1e3:8.2f} ms  ratio {ratio:5.2f}  {wanted:14} {more}"
+        f"{name:24} {best['ours'] * 1e3:8.2f} ms  {peer:8} {best['peer'] * 1e3:8.2f} ms  ratio "
+        f"{ratio:5.2f}  {wanted:14} {more}"
     )
     print(f"{'':24} compile: " + ", ".join(f"{k} {v:.0f} ms" for k, v in steps.items()))
 

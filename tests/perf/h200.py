@@ -1,9 +1,11 @@
-"""Generated kernels on a GPU: each checked first on fresh random inputs, then timed side by side with its peers.
+"""Generated kernels on a GPU: each checked first on fresh random inputs, then timed side by side with its
+peers.
 
     python tests/perf/h200.py [--rows gemm attention memory check] [--json FILE]
 
-Prints one line a row: shape, time and rate of ours, of each peer, and the ratio to the best peer (above 1: ours is faster).
-Candidates are interleaved, A B B A, and medians are taken; inputs are random; nothing is timed before it is right.
+Prints one line a row: shape, time and rate of ours, of each peer, and the ratio to the best peer (above 1:
+ours is faster). Candidates are interleaved, A B B A, and medians are taken; inputs are random; nothing is
+timed before it is right.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.kernels import programs, references  # noqa: E402
-from tilebench import compile as tb_compile  # noqa: E402
-from tilebench.errors import TileError  # noqa: E402
+from tests.kernels import programs, references
+from tilebench import compile as tb_compile
+from tilebench.errors import TileError
 
 ROUNDS = 15
 
@@ -59,7 +61,16 @@ def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     return float((a - b).norm() / b.norm())
 
 
-def show(rows: list[dict[str, Any]], label: str, times: dict[str, float], error: float, bound: float, work: float, unit: str, kernel: Any) -> None:
+def show(
+    rows: list[dict[str, Any]],
+    label: str,
+    times: dict[str, float],
+    error: float,
+    bound: float,
+    work: float,
+    unit: str,
+    kernel: Any,
+) -> None:
     """Print and keep one row. work / ms gives the rate in `unit`."""
     ours = times["ours"]
     peers = {k: v for k, v in times.items() if k != "ours"}
@@ -67,8 +78,24 @@ def show(rows: list[dict[str, Any]], label: str, times: dict[str, float], error:
     built = kernel.executable.built
     text = "  ".join(f"{k} {v:.4f} ms {work / v:.0f} {unit}" for k, v in times.items())
     ok = error <= bound
-    print(f"{'ok  ' if ok else 'BAD '}{label:44s} {text}  ratio {best / ours:.3f}  error {error:.1e}  regs {built.registers} spill {built.spill_bytes} smem {built.shared_bytes}", flush=True)
-    rows.append({"row": label, "ms": times, "rate": work / ours, "unit": unit, "ratio": best / ours, "error": error, "ok": ok, "registers": built.registers, "spill": built.spill_bytes})
+    print(
+        f"{'ok  ' if ok else 'BAD '}{label:44s} {text}  ratio {best / ours:.3f}  error {error:.1e}  "
+        f"regs {built.registers} spill {built.spill_bytes} smem {built.shared_bytes}",
+        flush=True,
+    )
+    rows.append(
+        {
+            "row": label,
+            "ms": times,
+            "rate": work / ours,
+            "unit": unit,
+            "ratio": best / ours,
+            "error": error,
+            "ok": ok,
+            "registers": built.registers,
+            "spill": built.spill_bytes,
+        }
+    )
 
 
 def compiled(candidates: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
@@ -98,19 +125,56 @@ def gemm_rows(rows: list[dict[str, Any]]) -> None:
                 a = torch.randn(m, k, device="cuda").to(getattr(torch, dtype))
                 b = torch.randn(*((n, k) if transposed else (k, n)), device="cuda").to(getattr(torch, dtype))
                 c = torch.full((m, n), math.nan, device="cuda", dtype=a.dtype)
-                configs = [(128, 128, 32, 3, 128), (128, 128, 32, 4, 128), (128, 128, 64, 3, 128), (128, 256, 32, 3, 256), (128, 256, 64, 3, 256), (256, 128, 64, 3, 256), (128, 128, 64, 4, 256)]
+                configs = [
+                    (128, 128, 32, 3, 128),
+                    (128, 128, 32, 4, 128),
+                    (128, 128, 64, 3, 128),
+                    (128, 256, 32, 3, 256),
+                    (128, 256, 64, 3, 256),
+                    (256, 128, 64, 3, 256),
+                    (128, 128, 64, 4, 256),
+                ]
                 kernels = compiled(
                     [
-                        (programs.gemm(m, n, k, dtype, dtype, transpose_B=transposed, block_M=bm, block_N=bn, block_K=bk, num_stages=s, threads=t), f"{bm}x{bn}x{bk} s{s} t{t}")
+                        (
+                            programs.gemm(
+                                m,
+                                n,
+                                k,
+                                dtype,
+                                dtype,
+                                transpose_B=transposed,
+                                block_M=bm,
+                                block_N=bn,
+                                block_K=bk,
+                                num_stages=s,
+                                threads=t,
+                            ),
+                            f"{bm}x{bn}x{bk} s{s} t{t}",
+                        )
                         for bm, bn, bk, s, t in configs
                     ]
                 )
                 kernel, config = fastest(kernels, a, b, c)
                 kernel(a, b, c)
-                want = (a.float() @ (b.float().T if transposed else b.float()))
+                want = a.float() @ (b.float().T if transposed else b.float())
                 error = relative_error(c, want)
-                times = race({"ours": kernel.bind(a, b, c), "cuBLAS": lambda a=a, b=b.T if transposed else b: torch.matmul(a, b)})
-                show(rows, f"gemm {dtype} {'NT' if transposed else 'NN'} {m}x{n}x{k} [{config}]", times, error, 6e-3, 2 * m * n * k / 1e9, "TFLOP/s", kernel)
+                times = race(
+                    {
+                        "ours": kernel.bind(a, b, c),
+                        "cuBLAS": lambda a=a, b=b.T if transposed else b: torch.matmul(a, b),
+                    }
+                )
+                show(
+                    rows,
+                    f"gemm {dtype} {'NT' if transposed else 'NN'} {m}x{n}x{k} [{config}]",
+                    times,
+                    error,
+                    6e-3,
+                    2 * m * n * k / 1e9,
+                    "TFLOP/s",
+                    kernel,
+                )
 
 
 def attention_rows(rows: list[dict[str, Any]]) -> None:
@@ -121,15 +185,43 @@ def attention_rows(rows: list[dict[str, Any]]) -> None:
         for causal in (False, True):
             for s in (1024, 4096):
                 batch, heads = (4, 32) if s < 4096 else (2, 32)
-                q, k, v = (torch.randn(batch, heads, s, dim, device="cuda", dtype=torch.float16) for _ in range(3))
+                q, k, v = (
+                    torch.randn(batch, heads, s, dim, device="cuda", dtype=torch.float16) for _ in range(3)
+                )
                 o = torch.full_like(q, math.nan)
-                configs = [(128, 64, 2, 256), (128, 64, 2, 128), (64, 64, 2, 128), (128, 128, 2, 256), (128, 32, 3, 128), (64, 128, 2, 128)]
+                configs = [
+                    (128, 64, 2, 256),
+                    (128, 64, 2, 128),
+                    (64, 64, 2, 128),
+                    (128, 128, 2, 256),
+                    (128, 32, 3, 128),
+                    (64, 128, 2, 128),
+                ]
                 kernels = compiled(
-                    [(programs.attention(batch, heads, s, s, dim, causal, block_M=bm, block_N=bn, num_stages=st, threads=t), f"{bm}x{bn} s{st} t{t}") for bm, bn, st, t in configs]
+                    [
+                        (
+                            programs.attention(
+                                batch,
+                                heads,
+                                s,
+                                s,
+                                dim,
+                                causal,
+                                block_M=bm,
+                                block_N=bn,
+                                num_stages=st,
+                                threads=t,
+                            ),
+                            f"{bm}x{bn} s{st} t{t}",
+                        )
+                        for bm, bn, st, t in configs
+                    ]
                 )
                 kernel, config = fastest(kernels, q, k, v, o)
                 kernel(q, k, v, o)
-                want = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal)
+                want = torch.nn.functional.scaled_dot_product_attention(
+                    q.float(), k.float(), v.float(), is_causal=causal
+                )
                 error = relative_error(o, want)
                 del want
                 o2 = torch.empty_like(o)
@@ -137,11 +229,22 @@ def attention_rows(rows: list[dict[str, Any]]) -> None:
                     {
                         "ours": kernel.bind(q, k, v, o),
                         "Triton": lambda q=q, k=k, v=v, o=o2, c=causal: triton_peers.attention(q, k, v, o, c),
-                        "torch": lambda q=q, k=k, v=v, c=causal: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c),
+                        "torch": lambda q=q, k=k, v=v, c=causal: (
+                            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=c)
+                        ),
                     }
                 )
                 flops = 4 * batch * heads * s * s * dim / (2 if causal else 1)
-                show(rows, f"attention D{dim} S{s}{' causal' if causal else ''} [{config}]", times, error, 1e-2, flops / 1e9, "TFLOP/s", kernel)
+                show(
+                    rows,
+                    f"attention D{dim} S{s}{' causal' if causal else ''} [{config}]",
+                    times,
+                    error,
+                    1e-2,
+                    flops / 1e9,
+                    "TFLOP/s",
+                    kernel,
+                )
 
 
 def memory_rows(rows: list[dict[str, Any]]) -> None:
@@ -155,13 +258,22 @@ def memory_rows(rows: list[dict[str, Any]]) -> None:
         ("softmax", lambda **c: programs.softmax(m, n, **c), references.softmax, (x,)),
         ("rms_norm", lambda **c: programs.rms_norm(m, n, **c), references.rms_norm, (x, w)),
     ):
-        configs = [{"block_M": bm, "threads": t} for bm, t in ((1, 128), (1, 256), (1, 512), (2, 256), (4, 512), (1, 1024))]
+        configs = [
+            {"block_M": bm, "threads": t}
+            for bm, t in ((1, 128), (1, 256), (1, 512), (2, 256), (4, 512), (1, 1024))
+        ]
         kernels = compiled([(make(**c), f"{c['block_M']} rows t{c['threads']}") for c in configs])
         kernel, config = fastest(kernels, *inputs, y)
         kernel(*inputs, y)
         error = relative_error(y, reference(*inputs))
         z = torch.empty_like(x)
-        times = race({"ours": kernel.bind(*inputs, y), "copy": lambda: z.copy_(x), "torch": lambda r=reference, i=inputs: r(*i)})
+        times = race(
+            {
+                "ours": kernel.bind(*inputs, y),
+                "copy": lambda z=z, x=x: z.copy_(x),
+                "torch": lambda r=reference, i=inputs: r(*i),
+            }
+        )
         show(rows, f"{name} {m}x{n} f16 [{config}]", times, error, 2e-3, bytes_moved * 1e3, "GB/s", kernel)
 
 
@@ -172,12 +284,32 @@ def check_rows(rows: list[dict[str, Any]]) -> None:
     cases: list[tuple[str, Any, Any]] = []
     for ta in (False, True):
         for tb in (False, True):
-            for dtype, out, acc in (("float16", "float16", "float32"), ("bfloat16", "bfloat16", "float32"), ("float32", "float32", "float32"), ("int8", "int32", "int32")):
-                cases.append((f"gemm {dtype} {'T' if ta else 'N'}{'T' if tb else 'N'}", programs.gemm(200, 144, 112, dtype, out, acc, ta, tb), references.gemm(ta, tb, out)))
-    cases += [("softmax", programs.softmax(37, 1000), references.softmax), ("rms_norm", programs.rms_norm(37, 1000), references.rms_norm)]
+            for dtype, out, acc in (
+                ("float16", "float16", "float32"),
+                ("bfloat16", "bfloat16", "float32"),
+                ("float32", "float32", "float32"),
+                ("int8", "int32", "int32"),
+            ):
+                cases.append(
+                    (
+                        f"gemm {dtype} {'T' if ta else 'N'}{'T' if tb else 'N'}",
+                        programs.gemm(200, 144, 112, dtype, out, acc, ta, tb),
+                        references.gemm(ta, tb, out),
+                    )
+                )
+    cases += [
+        ("softmax", programs.softmax(37, 1000), references.softmax),
+        ("rms_norm", programs.rms_norm(37, 1000), references.rms_norm),
+    ]
     for d in (64, 80, 96, 128):
         cases.append((f"attention D{d}", programs.attention(1, 2, 200, 264, d), references.attention()))
-        cases.append((f"attention causal D{d}", programs.attention(1, 2, 200, 264, d, causal=True), references.attention(True)))
+        cases.append(
+            (
+                f"attention causal D{d}",
+                programs.attention(1, 2, 200, 264, d, causal=True),
+                references.attention(True),
+            )
+        )
     cases.append(("gqa", programs.attention(2, 8, 128, 128, 64, kv_heads=2), references.attention()))
     cases.append(("mlp", programs.mlp(200, 144, 112), references.mlp))
     cases.append(("transpose", programs.transpose(200, 144), references.transpose))
@@ -203,7 +335,9 @@ ROWS = {"check": check_rows, "gemm": gemm_rows, "attention": attention_rows, "me
 
 def main() -> int:
     """Run the chosen rows; 1 when a result is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -1,4 +1,7 @@
-"""Peers in Triton: attention forward with online softmax, tuned over a few configurations. Needs a GPU and triton."""
+"""Peers in Triton: attention forward with online softmax, tuned over a few configurations.
+
+Needs a GPU and triton.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def _configs() -> list[Any]:
 
 @triton.autotune(configs=_configs(), key=["S_Q", "S_KV", "D", "CAUSAL"])
 @triton.jit
-def _attention(Q, K, V, O, scale, S_Q, S_KV, D: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # noqa: N803
+def _attention(
+    Q, K, V, O, scale, S_Q, S_KV, D: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     head = tl.program_id(1).to(tl.int64)
     dims = tl.arange(0, D)
@@ -30,7 +35,11 @@ def _attention(Q, K, V, O, scale, S_Q, S_KV, D: tl.constexpr, CAUSAL: tl.constex
     stop = tl.minimum(S_KV, (tl.program_id(0) + 1) * BM + S_KV - S_Q) if CAUSAL else S_KV
     for start in range(0, stop, BN):
         columns = start + tl.arange(0, BN)
-        k = tl.load(K + head * S_KV * D + columns[None, :] * D + dims[:, None], mask=columns[None, :] < S_KV, other=0.0)
+        k = tl.load(
+            K + head * S_KV * D + columns[None, :] * D + dims[:, None],
+            mask=columns[None, :] < S_KV,
+            other=0.0,
+        )
         s = tl.dot(q, k) * scale
         keep = columns[None, :] < S_KV
         if CAUSAL:
@@ -40,10 +49,18 @@ def _attention(Q, K, V, O, scale, S_Q, S_KV, D: tl.constexpr, CAUSAL: tl.constex
         alpha = tl.exp2(m - fresh)
         p = tl.exp2(s - fresh[:, None])
         l = l * alpha + tl.sum(p, 1)
-        v = tl.load(V + head * S_KV * D + columns[:, None] * D + dims[None, :], mask=columns[:, None] < S_KV, other=0.0)
+        v = tl.load(
+            V + head * S_KV * D + columns[:, None] * D + dims[None, :],
+            mask=columns[:, None] < S_KV,
+            other=0.0,
+        )
         acc = tl.dot(p.to(v.dtype), v, acc * alpha[:, None])
         m = fresh
-    tl.store(O + head * S_Q * D + rows[:, None] * D + dims[None, :], (acc / l[:, None]).to(O.dtype.element_ty), mask=rows[:, None] < S_Q)
+    tl.store(
+        O + head * S_Q * D + rows[:, None] * D + dims[None, :],
+        (acc / l[:, None]).to(O.dtype.element_ty),
+        mask=rows[:, None] < S_Q,
+    )
 
 
 def attention(Q: torch.Tensor, K: torch.Tensor, V: torch.Tensor, O: torch.Tensor, causal: bool) -> None:

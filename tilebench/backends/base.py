@@ -14,21 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Protocol
 
 from tilebench.ir.expr import Var
 from tilebench.report import CodeText
 from tilebench.targets import Target
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
 class TensorArgument:
     """One tensor of a call, checked against its parameter. strides in elements.
 
-    pointer: address on the target's device (0 for an empty tensor); array: the same memory as NumPy in storage form,
-    for targets that run in NumPy (None on a GPU).
+    pointer: address on the target's device (0 for an empty tensor); array: the same memory as NumPy in
+    storage form, for targets that run in NumPy (None on a GPU).
     """
 
     pointer: int
@@ -42,7 +43,10 @@ Argument = TensorArgument | int | float | bool
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made. code: the texts it went through; registers and spill_bytes from the compiler's log, None if there is none."""
+    """What a build made.
+
+    code: the texts it went through; registers and spill_bytes from the compiler's log, None if there is none.
+    """
 
     target: Target
     code: tuple[CodeText, ...] = ()
@@ -62,9 +66,14 @@ class Executable(Protocol):
     built: Built
 
     def launch(
-        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...], stream: int = 0
+        self,
+        arguments: Sequence[Argument],
+        symbols: Mapping[Var, int],
+        grid: tuple[int, ...],
+        stream: int = 0,
     ) -> None:
-        """Run it: arguments in the order of Kernel.params; symbols: values of the dynamic extents; grid in blocks.
+        """Run it: arguments in the order of Kernel.params; symbols: values of the dynamic extents; grid in
+        blocks.
 
         Returns when the work is queued (cuda) or done (others). Raises LaunchError.
         """

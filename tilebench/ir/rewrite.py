@@ -27,9 +27,11 @@ def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(kind) if f.name not in _NO_CHILDREN)
 
 
-_PLAIN_TEXT = """str int bool float str|None int|None Number BinaryOp UnaryOp AtomicOp LoopKind ReduceKind DType
-Memory Buffer Buffer|None tuple[int,...] tuple[int,...]|None"""
-_PLAIN = frozenset(_PLAIN_TEXT.split())
+_PLAIN = frozenset({
+    "str", "int", "bool", "float", "str|None", "int|None", "Number", "BinaryOp", "UnaryOp", "AtomicOp",
+    "LoopKind", "ReduceKind", "DType", "Memory", "Buffer", "Buffer|None",
+    "tuple[int,...]", "tuple[int,...]|None",
+})  # fmt: skip
 """Annotations of fields that hold no node: most fields are such, and a walk spends its time on fields."""
 
 

@@ -28,9 +28,9 @@ def define(
     its Source.
 
     The program is a @T.prim_func, a @jit or @autotune function, or a plain function whose body has T.Kernel.
-    Names that the cell defines stay in `namespace`. first_line: the number of the text's first line (2 under a
-    `%%tile` line, so that numbers are those of the notebook's editor). Raises SyntaxTileError TB110 when there is no tile
-    program.
+    Names that the cell defines stay in `namespace`. first_line: the number of the text's first line (2 under
+    a `%%tile` line, so that numbers are those of the notebook's editor). Raises SyntaxTileError TB110 when
+    there is no tile program.
     """
     import tilebench
     import tilebench.language as language
@@ -45,10 +45,10 @@ def define(
         first_line,
     )
     defined = parse_module(source, scope)
-    programs = {k: p for k, v in defined.items() if (p := as_program(v)) is not None}
-    if name in programs:
-        return programs[name], source
-    if not programs:
+    named = [defined[name]] if name in defined else []
+    found = (p for v in (*named, *reversed(defined.values())) if (p := as_program(v)) is not None)
+    program = next(found, None)
+    if program is None:
         raise SyntaxTileError(
             "TB110",
             "this cell has no tile program",
@@ -56,7 +56,7 @@ def define(
             fix="define one: @T.prim_func def f(A: T.Tensor((M, N), 'float16'), ...): with T.Kernel(...) "
             "as bx: ...",
         )
-    return list(programs.values())[-1], source
+    return program, source
 
 
 def as_program(value: Any) -> Any:

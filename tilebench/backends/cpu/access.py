@@ -1,4 +1,4 @@
-"""Where elements are: storage of buffers, addresses, checks of bounds, loads and stores of one or many lanes."""
+"""Where elements are: storage of buffers, addresses, checks of bounds, loads and stores of lanes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from tilebench.ir.tile import Buffer
 
 @dataclass(frozen=True)
 class Place:
-    """Storage of a buffer: its base address, extents and strides (values in elements), the root for alias facts."""
+    """Storage of a buffer: its base address, extents and strides (values in elements), the root for alias
+    facts.
+    """
 
     base: str
     shape: tuple[V, ...]
@@ -338,7 +340,10 @@ class Access(Math):
     def address(
         self, buffer: Buffer, indices: Sequence[Expr], at: Loc | None
     ) -> tuple[str, V, int | None, Place]:
-        """(base, flat index, step from lane to lane or None, place). With a fixed step the index is lane 0's."""
+        """(base, flat index, step from lane to lane or None, place).
+
+        With a fixed step the index is lane 0's.
+        """
         place = self.place(buffer)
         steps = [self.coefficient(i) for i in indices]
         self._checked(buffer, indices, steps, place, at)

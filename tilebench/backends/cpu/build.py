@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tilebench import config
 from tilebench.backends.base import Argument, Built, TensorArgument
@@ -23,6 +22,9 @@ from tilebench.passes.stages import Typed
 from tilebench.report import CodeText
 from tilebench.store import current_store, make_key
 from tilebench.targets import Target
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Native:
@@ -47,7 +49,10 @@ class Native:
         grid: tuple[int, ...],
         stream: int = 0,
     ) -> None:
-        """Run all blocks on the CPU's cores; returns when they are done. Raises TileError for what fails while it runs."""
+        """Run all blocks on the CPU's cores; returns when they are done.
+
+        Raises TileError for what fails while it runs.
+        """
         kernel = self.typed.kernel
         known: dict[Var | Buffer, int | float] = dict(symbols)
         for param, argument in zip(kernel.params, arguments, strict=True):
@@ -92,12 +97,16 @@ class Native:
 
 def _number(e: Expr, ranges: Mapping[Var, tuple[int, int]]) -> int:
     interval = bounds(e, ranges)
-    assert interval is not None and interval[0] == interval[1], "an extent is known at the launch"
+    assert interval is not None, "an extent is known at the launch"
+    assert interval[0] == interval[1], "an extent is known at the launch"
     return interval[0]
 
 
 def build(typed: Typed, target: Target) -> Native:
-    """Compile the kernel for this machine. Raises TargetError TB54x for what a CPU cannot do with a block's threads."""
+    """Compile the kernel for this machine.
+
+    Raises TargetError TB54x for what a CPU cannot do with a block's threads.
+    """
     start = time.perf_counter()
     here = machine.host()
     emitted = emit(typed, here.lanes, here.facts.gemm_tile)

@@ -1,6 +1,7 @@
 """A kernel as one LLVM module: `worker(context, arena)` claims blocks by an atomic addition and runs each.
 
-The context is an array of i64: see the constants below. `fail` keeps the first error and tells everyone to stop.
+The context is an array of i64: see the constants below. `fail` keeps the first error and tells everyone to
+stop.
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ out:
 def _module(w: Tiles, axes: int) -> tuple[str, tuple[int, ...]]:
     head = _HEAD
     for name, number in (
-        ("SITE", SITE), ("BLOCK", BLOCK), ("VALUE", VALUE), ("ABORT", ABORT), ("COUNTER", COUNTER), ("TOTAL", TOTAL)
+        ("SITE", SITE), ("BLOCK", BLOCK), ("VALUE", VALUE), ("ABORT", ABORT), ("COUNTER", COUNTER),
+        ("TOTAL", TOTAL),
     ):  # fmt: skip
         head = head.replace(f"{{{name}}}", str(number))
     lines = head.splitlines()

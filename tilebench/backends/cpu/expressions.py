@@ -194,7 +194,8 @@ class Expressions(Access):
                 "TB541",
                 f"T.{e.name} stands where the threads of the block do not come together",
                 at=e.loc,
-                why="on a CPU the threads of a block take turns; a value passes between them only at a statement that all reach",
+                why="on a CPU the threads of a block take turns; a value passes between them only at a "
+                "statement that all reach",
                 fix="move it out of the loop or condition that differs between threads",
             )
         return self.intrinsic(e.name, [self.evaluate(a) for a in e.args], e.dtype)

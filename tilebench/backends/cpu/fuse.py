@@ -5,8 +5,9 @@
         copy(B[k * bk, j], B_s)                      copy(B[k * bk : ... + U * bk, j], deep_B)
         gemm(A_s, B_s, C)                            gemm(deep_A, deep_B, C) over min(U, stop - k) * bk
 
-The accumulators are loaded and stored U times less often. Rows of the deep tiles are padded, so that they do not fall into
-the same sets of the cache, and the tiles are f32 when the operands are narrower floats: the copy converts.
+The accumulators are loaded and stored U times less often. Rows of the deep tiles are padded, so that they do
+not fall into the same sets of the cache, and the tiles are f32 when the operands are narrower floats: the
+copy converts.
 """
 
 from __future__ import annotations

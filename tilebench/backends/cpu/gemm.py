@@ -4,7 +4,8 @@
       for each tile of MR rows              (A: MR x K)
         C[MR, NR] in registers; for k: broadcast A[r, k], load B[k, 0..NR), multiply and add
 
-Rows are split evenly (128 = 18 * 6 + 4 * 5), so that no tile is too short to hide the latency of the additions.
+Rows are split evenly (128 = 18 * 6 + 4 * 5), so that no tile is too short to hide the latency of the
+additions.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from tilebench.backends.cpu.text import suffix, vector
 
 @dataclass(frozen=True)
 class Product:
-    """c[m, n] += a @ b of one element type, K being an argument that `k` divides. am, ak: strides of A along m and k; bk: row
-    stride of B; lanes of a vector; tile: rows and (f32) columns of C kept in registers."""
+    """c[m, n] += a @ b of one element type, K being an argument that `k` divides. am, ak: strides of A along
+    m and k; bk: row stride of B; lanes of a vector; tile: rows and (f32) columns of C kept in registers.
+    """
 
     m: int
     n: int
@@ -67,7 +69,8 @@ def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
     if p.kind == "double":
         most_vectors = max(most_columns // 2 // p.lanes, 1)
     out = [
-        f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, i64 %K) #0 {{",
+        f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, "
+        f"i64 %K) #0 {{",
         "entry:",
     ]
     serial = [0]

@@ -59,8 +59,9 @@ def machine() -> Any:
 
 
 def optimise(module: Any) -> None:
-    """Scratch variables to registers, common subexpressions, short branches. The whole of -O2 takes six times as long and
-    gives code no faster, since vectors, unrolling and register tiles are explicit in the text."""
+    """Scratch variables to registers, common subexpressions, short branches. The whole of -O2 takes six times
+    as long and gives code no faster, since vectors, unrolling and register tiles are explicit in the text.
+    """
     import llvmlite.binding as llvm
 
     passes = llvm.create_new_module_pass_manager()
@@ -76,8 +77,9 @@ def optimise(module: Any) -> None:
 
 
 def compile_text(text: str) -> tuple[bytes, dict[str, float]]:
-    """Object code of an LLVM module, and the milliseconds of each step. Vector code is explicit in the text, so the
-    vectorising passes stay off."""
+    """Object code of an LLVM module, and the milliseconds of each step. Vector code is explicit in the text,
+    so the vectorising passes stay off.
+    """
     import llvmlite.binding as llvm
 
     times: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Running a kernel: threads that stay, a context for each launch, errors and prints brought back to Python."""
+"""Running a kernel: threads that stay, a context a launch, errors and prints brought back to Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ PRINT_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int
 
 @dataclass
 class Crew:
-    """Threads that wait for work. Foreign calls release the GIL; the caller stays free to take a KeyboardInterrupt."""
+    """Threads that wait for work.
+
+    Foreign calls release the GIL; the caller stays free to take a KeyboardInterrupt.
+    """
 
     size: int
     tasks: list[queue.SimpleQueue[Any]] = field(default_factory=list[Any])
@@ -39,7 +42,9 @@ class Crew:
             threading.Thread(target=_serve, args=(inbox,), name="tilebench-cpu", daemon=True).start()
 
     def run(self, function: Worker, context: np.ndarray, arenas: Sequence[int]) -> None:
-        """Call function(context, arena) on one thread for each arena; on an interrupt, tell them to stop and wait."""
+        """Call function(context, arena) on one thread for each arena; on an interrupt, tell them to stop and
+        wait.
+        """
         done = threading.Semaphore(0)
         for inbox, arena in zip(self.tasks, arenas, strict=False):
             inbox.put((function, context.ctypes.data, arena, done))
@@ -91,7 +96,10 @@ def run(
     grid: tuple[int, ...],
     arenas: Sequence[np.ndarray],
 ) -> None:
-    """One launch. values: one for each of emitted.slots (addresses, integers, floats). Raises what the kernel reports."""
+    """One launch. values: one for each of emitted.slots (addresses, integers, floats).
+
+    Raises what the kernel reports.
+    """
     total = 1
     for g in grid:
         total *= g
@@ -146,7 +154,8 @@ def report(site: Site, block: int, value: int, grid: tuple[int, ...]) -> TileErr
                 why="a negative index at run time does not count from the end"
                 if value < 0
                 else f"{buffer.name} has no element there",
-                fix="guard it (if, T.if_then_else), or move the tile with T.copy, which clips at the ends of tensors",
+                fix="guard it (if, T.if_then_else), or move the tile with T.copy, which clips at the "
+                "ends of tensors",
             )
         case "zero":
             return TypeTileError(

@@ -1,5 +1,7 @@
-"""Mathematical functions. f32 exp, exp2, log, log2, tanh and sigmoid are vector code of our own (at most 2 ulp; polynomials are
-Chebyshev interpolants made when the module is loaded); the others call the C library lane by lane (1 ulp or so)."""
+"""Mathematical functions. f32 exp, exp2, log, log2, tanh and sigmoid are vector code of our own (at most 2
+ulp; polynomials are Chebyshev interpolants made when the module is loaded); the others call the C library
+lane by lane (1 ulp or so).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _LIBRARY = {
     "exp": "exp", "exp2": "exp2", "exp10": "exp10", "log": "log", "log2": "log2", "log10": "log10",
     "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "asin": "asin", "acos": "acos", "atan": "atan", "pow": "pow", "log1p": "log1p", "asinh": "asinh",
-    "acosh": "acosh", "atanh": "atanh", "erf": "erf", "atan2": "atan2", "hypot": "hypot", "nextafter": "nextafter",
+    "acosh": "acosh", "atanh": "atanh", "erf": "erf", "atan2": "atan2", "hypot": "hypot",
+    "nextafter": "nextafter",
     "fmod": "fmod",
 }  # fmt: skip
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "round": "round", "trunc": "trunc", "nearbyint": "rint"}
@@ -159,8 +162,9 @@ class Math(Values):
         return self.choose(self.compare("fcmp ogt", bottom, x), bottom, x)
 
     def _scaled(self, mantissa: V, rounded: V) -> V:
-        """mantissa * 2**n, n being in the low bits of `rounded` (a number with MAGIC added), in two steps so that
-        subnormal and infinite results come out right."""
+        """mantissa * 2**n, n being in the low bits of `rounded` (a number with MAGIC added), in two steps so
+        that subnormal and infinite results come out right.
+        """
         w = mantissa.w
         many = vector("i32", w)
         base = np.float32(MAGIC).view(np.int32)

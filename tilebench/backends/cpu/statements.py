@@ -1,4 +1,4 @@
-"""Statements that the block does as one: control, Parallel nests as loops over vectors, and element updates."""
+"""Statements that the block does as one: control, Parallel nests as loops of vectors, element updates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilebench.backends.cpu.text import Loop, V, compute_type, i64, literal, sto
 from tilebench.backends.interp.nests import nest_facts
 from tilebench.errors import InternalError, located
 from tilebench.ir.dtype import DType, int64
-from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
+from tilebench.ir.expr import Binary, Call, Expr, Load, Select, Var, const, int_value
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.simplify import bounds
 from tilebench.ir.text import print_stmt
@@ -112,7 +112,10 @@ class Statements(Expressions):
             self.statement(part)
 
     def bind(self, s: Bind) -> None:
-        """A named value. Index arithmetic is kept as the expression, so that its steps from lane to lane stay known."""
+        """A named value.
+
+        Index arithmetic is kept as the expression, so that its steps from lane to lane stay known.
+        """
         if self.lane_var is not None and s.value.dtype.is_int and _pure_index(s.value):
             self.inline[s.var] = s.value
         else:
@@ -398,7 +401,9 @@ class Statements(Expressions):
     # -------------------------------------------------------------- atomics
 
     def atomic(self, s: AtomicRMW) -> None:
-        """An update of one element, lane by lane; memory that only this block sees needs no atomic instruction."""
+        """An update of one element, lane by lane; memory that only this block sees needs no atomic
+        instruction.
+        """
         value = self.evaluate(s.value)
         base, flat, step, place = self._atomic_address(s)
         if step is not None and self.lanes > 1:
@@ -495,10 +500,11 @@ def _pure_index(e: Expr) -> bool:
     """Integer arithmetic of variables, cheap enough to repeat."""
     parts = list(walk(e))
     return len(parts) <= 12 and not any(
-        isinstance(n, Load) or (isinstance(n, Binary) and n.op in ("floordiv", "floormod", "truncdiv", "truncmod", "pow", "shl", "shr"))
-        or type(n).__name__ in ("Call", "Select")
-        for n in parts
-    )  # fmt: skip
+        isinstance(n, Load | Call | Select) or (isinstance(n, Binary) and n.op in _COSTLY) for n in parts
+    )
+
+
+_COSTLY = frozenset({"floordiv", "floormod", "truncdiv", "truncmod", "pow", "shl", "shr"})
 
 
 def _short(s: For) -> bool:

@@ -1,8 +1,9 @@
-"""Code that differs between threads: loops over the threads of the block, split where threads exchange values.
+"""Code that differs between threads: loops over the threads of the block, split where threads exchange
+values.
 
-A run of per-thread statements becomes one loop over the threads. Private arrays and names that live on have one copy for
-each thread. A shuffle or vote first collects its argument from all threads, then the statement runs with the
-result. An `if` that only some threads take and that holds such a statement becomes a mask.
+A run of per-thread statements becomes one loop over the threads. Private arrays and names that live on have
+one copy for each thread. A shuffle or vote first collects its argument from all threads, then the statement
+runs with the result. An `if` that only some threads take and that holds such a statement becomes a mask.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def own_calls(s: Stmt) -> list[Call]:
 
 
 def spread_buffers(kernel: Kernel, per_thread: frozenset[Stmt]) -> tuple[set[Buffer], frozenset[Stmt]]:
-    """Private buffers of which each thread has its own, and the statements that each thread runs: the per-thread ones and
-    those that write such a buffer with the same value everywhere."""
+    """Private buffers of which each thread has its own, and the statements that each thread runs: the
+    per-thread ones and those that write such a buffer with the same value everywhere.
+    """
     writers = [(n, r) for n in walk(kernel.body) if isinstance(n, Stmt) for r in _private_written(n)]
     found = {r for n, r in writers if n in per_thread}
     return found, per_thread | {n for n, r in writers if r in found}
@@ -108,6 +110,7 @@ class Threads(Statements):
     # -------------------------------------------------------------- dispatch
 
     def sequence(self, s: Seq) -> None:
+        """Statements in order; neighbours that are per thread share one loop over threads."""
         if self.thread_value is not None or self.in_nest:
             super().sequence(s)
             return
@@ -123,6 +126,7 @@ class Threads(Statements):
         self._flush(run)
 
     def dispatch(self, s: Stmt) -> None:
+        """One statement, for the block or inside a loop over threads."""
         if self.thread_value is not None and isinstance(s, Parallel):
             self._serially(s)
             return
@@ -137,6 +141,7 @@ class Threads(Statements):
         super().dispatch(s)
 
     def evaluate(self, e: Expr) -> V:
+        """An expression; names bound per thread are read from their slots."""
         if isinstance(e, Var) and e in self.slots:
             slot = self.slots[e]
             assert self.thread_value is not None, f"{e.name} is read outside a thread"
@@ -145,6 +150,7 @@ class Threads(Statements):
         return super().evaluate(e)
 
     def coefficient(self, e: Expr) -> int | None:
+        """How an expression grows with the vector index; names bound per thread do not."""
         if isinstance(e, Var) and e in self.slots:
             return 0
         return super().coefficient(e)
@@ -175,7 +181,8 @@ class Threads(Statements):
                     "a loop that some threads leave before others holds a step of the whole block",
                     at=getattr(n, "loc", None) or loop.loc,
                     why="on a CPU the threads of a block take turns, and each runs such a loop to its end",
-                    fix="end the loop on a condition that is the same for all threads, or move the step out of it",
+                    fix="end the loop on a condition that is the same for all threads, or move the step "
+                    "out of it",
                     notes=[(loop.loc, "the loop")],
                 )
 
@@ -211,7 +218,8 @@ class Threads(Statements):
                 f"T.{type(s).__name__.lower()} of the block with a value that differs between threads",
                 at=s.loc,
                 why="a tile op is carried out once for the block, so it needs one value",
-                fix="store the threads' values to a shared buffer first, or write the loop over elements for one thread",
+                fix="store the threads' values to a shared buffer first, or write the loop over elements "
+                "for one thread",
             )
         self.statement(s)
         var = s.var if isinstance(s, Bind) else s.result if isinstance(s, AtomicRMW) else None
@@ -275,7 +283,8 @@ class Threads(Statements):
                 "TB543",
                 "T.Parallel of the block with values that differ between threads",
                 at=s.loc,
-                why="its iterations are spread over the threads, so which thread's value is meant is not said",
+                why="its iterations are spread over the threads, so which thread's value is meant is not "
+                "said",
                 fix="store the threads' values to a shared buffer first, or use a serial loop",
             )
 

@@ -1,4 +1,4 @@
-"""Tile ops: copies, row reductions and products have code of their own, all others run what `expand` gives."""
+"""Tile ops: copies, row reductions and products have code of their own, others run what `expand` gives."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ from tilebench.ops.gemm import Gemm
 from tilebench.ops.reduce import Reduce
 
 _FOLD = {
-    "sum": "add", "abssum": "add", "max": "max", "min": "min", "absmax": "max", "bitand": "bitand", "bitor": "bitor",
+    "sum": "add", "abssum": "add", "max": "max", "min": "min", "absmax": "max", "bitand": "bitand",
+    "bitor": "bitor",
     "bitxor": "bitxor", "any": "or", "all": "and",
 }  # fmt: skip
 
 
 PREFETCH = 4
-"""Rows that the copy of a deep tile asks for ahead: rows of a large tensor lie on pages of their own, which hardware does not
-prefetch across."""
+"""Rows that the copy of a deep tile asks for ahead: rows of a large tensor lie on pages of their own, which
+hardware does not prefetch across.
+"""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A region in memory. offsets in elements; clips: per dimension the coordinates [low, high) that exist, None for all."""
+    """A region in memory.
+
+    offsets in elements; clips: per dimension the coordinates [low, high) that exist, None for all.
+    """
 
     place: Place
     dtype: DType
@@ -55,6 +60,7 @@ class Tiles(Threads):
     scratch_places: dict[tuple[str, int], str]
 
     def op_statement(self, op: Op) -> None:
+        """A tile op of the block, or what it expands to."""
         regions = (*op.reads, *op.writes)
         private = any(r.buffer.scope in ("local", "var") for r in regions)
         if self.thread_value is None:
@@ -71,6 +77,7 @@ class Tiles(Threads):
         self.statement(op.expand())
 
     def loop(self, s: For) -> None:
+        """A loop; one over deep tiles is rearranged first."""
         deep = deepened(s, self.kernel) if self.thread_value is None and not self.in_nest else None
         if deep is None:
             super().loop(s)
@@ -99,7 +106,10 @@ class Tiles(Threads):
     # -------------------------------------------------------------- regions
 
     def box(self, region: Region) -> Box:
-        """Where a region is, and which part of it exists. Reaching out of a buffer of the block is an error."""
+        """Where a region is, and which part of it exists.
+
+        Reaching out of a buffer of the block is an error.
+        """
         place = self.place(region.buffer)
         offsets: list[V] = []
         clips: list[tuple[V, V] | None] = []
@@ -379,7 +389,8 @@ class Tiles(Threads):
         return self.scratch_places[key]
 
     def gemm(self, op: Gemm, depth: V | None = None) -> None:
-        """Operands straight from their tiles where they are f32 with contiguous columns of B, else through scratch.
+        """Operands straight from their tiles where they are f32 with contiguous columns of B, else through
+        scratch.
 
         depth: how much of K counts, if not all.
         """
@@ -418,7 +429,8 @@ class Tiles(Threads):
             self.functions[product] = name
             self.function_text.append(micro_kernel(name, product, self.declares))
         self.put(
-            f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr}, i64 {(depth or i64(k)).name})"
+            f"call void @{self.functions[product]}(ptr {a_ptr}, ptr {b_ptr}, ptr {c_ptr}, i64 "
+            f"{(depth or i64(k)).name})"
         )
         if not own:
             self._convert_back(c_ptr, wide, c.place, op.c.dtype, c_flat, ldc, m, n)
@@ -435,7 +447,9 @@ class Tiles(Threads):
     def _operand(
         self, region: Region, wide: DType, name: str, shape: tuple[int, int]
     ) -> tuple[str, int, int]:
-        """(address, row stride, column stride) of a matrix of `wide` elements; converted into scratch if need be."""
+        """(address, row stride, column stride) of a matrix of `wide` elements; converted into scratch if need
+        be.
+        """
         box, flat, rows, cols = self._matrix(region)
         if storage_type(region.dtype) == compute_type(wide):
             return self.pointer(box.place.base, region.dtype, flat), rows, cols
@@ -475,7 +489,8 @@ class Tiles(Threads):
                 stored = self.to_storage(self.convert(v, dtype))
                 q = self.pointer(place.base, dtype, self.plus(start, j))
                 self.put(
-                    f"store {vector(storage_type(dtype), w)} {stored}, ptr {q}, align {dtype.bytes}{self.note(place.scope)}"
+                    f"store {vector(storage_type(dtype), w)} {stored}, ptr {q}, align "
+                    f"{dtype.bytes}{self.note(place.scope)}"
                 )
 
             self.spans(i64(0), i64(n), self.width_of_host, cell)
@@ -514,7 +529,8 @@ class Tiles(Threads):
             if i0 < i1 and j0 < j1:
                 self.count(
                     i64(i0), i64(i1), 1,
-                    lambda i, j0=j0, j1=j1: self.count(i64(j0), i64(j1), 1, lambda j: keep(i, j, fetch(i, j, 1))),
+                    lambda i, j0=j0,
+                    j1=j1: self.count(i64(j0), i64(j1), 1, lambda j: keep(i, j, fetch(i, j, 1))),
                 )  # fmt: skip
         return out
 

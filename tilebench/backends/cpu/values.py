@@ -1,7 +1,7 @@
 """Arithmetic on values: what interp/arithmetic.py says, in LLVM instructions, for one lane or many.
 
-Narrow floats are kept as f32 and rounded after every operation; integers wrap around; a float becomes an integer by
-truncation, clamped, NaN to 0; min and max of floats pass over NaN.
+Narrow floats are kept as f32 and rounded after every operation; integers wrap around; a float becomes an
+integer by truncation, clamped, NaN to 0; min and max of floats pass over NaN.
 """
 
 from __future__ import annotations
