@@ -7,6 +7,7 @@ import difflib
 import functools
 import importlib.util
 import os
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     cache = tempfile.TemporaryDirectory(prefix="tilebench-tests-")
     config.add_cleanup(cache.cleanup)
     os.environ["TILEBENCH_CACHE_DIR"] = cache.name
+    # A shell starts its background jobs with interrupts ignored; the tests of Ctrl-C need them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
