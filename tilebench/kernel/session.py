@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -94,7 +94,7 @@ def run(
 
 
 @contextmanager
-def _settled(scope: dict[str, Any], settings: Mapping[str, Any]) -> Iterator[None]:
+def _settled(scope: dict[str, Any], settings: Mapping[str, Any]) -> Generator[None]:
     """The settings in force in the scope while the program is compiled; afterwards it is as it was."""
     before = {k: scope[k] for k in settings if k in scope}
     scope.update({k: settings[k] for k in before})

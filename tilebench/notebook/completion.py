@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+SHOWN = (
+    "layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "findings", "board",
+    "none",
+)  # fmt: skip
+"""What --show takes."""
 OPTIONS = (
     "--target", "--args", "--ref", "--set", "--show", "--bench", "--as", "--atol", "--rtol", "--no-run",
     "--no-check", "--isolate",
@@ -13,8 +18,7 @@ OPTIONS = (
 VALUES = {
     "--target": ("auto", "interp", "emu", "emu:sm_80", "emu:sm_90a", "cpu", "cuda",
                  "cuda:sm_80", "cuda:sm_86", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120"),
-    "--show": ("layout", "smem", "code", "passes", "warps", "timeline", "step", "diff",
-               "roofline", "findings", "board", "none"),
+    "--show": SHOWN,
 }  # fmt: skip
 COMMANDS = ("list", "show", "diff", "doctor", "export", "clear", "config")
 

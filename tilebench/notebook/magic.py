@@ -27,23 +27,8 @@ from IPython.core.magic_arguments import (
 from tilebench import config
 from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileError, nearest
 from tilebench.kernel.session import Result, run
+from tilebench.notebook.completion import COMMANDS, SHOWN
 from tilebench.report import VIEWS
-
-SHOWN = (
-    "layout",
-    "smem",
-    "code",
-    "passes",
-    "warps",
-    "timeline",
-    "step",
-    "diff",
-    "roofline",
-    "findings",
-    "board",
-    "none",
-)
-LINE_COMMANDS = ("list", "show", "diff", "doctor", "export", "clear", "config")
 
 
 @magics_class
@@ -134,6 +119,7 @@ class TileMagics(Magics):
         elif arguments is not None:
             arguments = (arguments,)
         reference = self._evaluate("--ref", options.ref, scope)
+        count = cast("Any", self.shell).execution_count
         runner = run
         if options.isolate:
             from tilebench.kernel.isolate import run_isolated
@@ -143,7 +129,7 @@ class TileMagics(Magics):
             text, args=arguments, ref=reference, target=options.target, settings=settings,
             namespace=namespace, name=options.name, launch=options.launch, check=options.check,
             bench=options.bench, atol=options.atol, rtol=options.rtol, seed=options.seed,
-            cell=f"In[{self.shell.execution_count}]", first_line=2,
+            cell=f"In[{count}]", first_line=2,
         )  # fmt: skip
         name = options.name or result.kernel.name
         previous = self.results.get(name)
@@ -164,11 +150,10 @@ class TileMagics(Magics):
         head, rest = words[0], words[1:]
         if head in self.results and not rest:
             return self.results[head].kernel
-        if head not in LINE_COMMANDS:
-            known = (*LINE_COMMANDS, *self.results)
+        if head not in COMMANDS:
+            known = (*COMMANDS, *self.results)
             raise UsageError(
-                f"%tile: unknown command {head!r}{nearest(head, known)}; commands are "
-                f"{', '.join(LINE_COMMANDS)}"
+                f"%tile: unknown command {head!r}{nearest(head, known)}; commands are {', '.join(COMMANDS)}"
             )
         return commands.run(head, rest, self.results)
 

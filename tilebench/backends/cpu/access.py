@@ -351,7 +351,7 @@ class Access(Math):
         for step, stride in zip(steps, place.strides, strict=True):
             if step == 0:
                 continue
-            if step is None or not stride.literal or total is None:
+            if step is None or not stride.literal:
                 total = None
                 break
             total += step * int(stride.name)

@@ -54,7 +54,7 @@ class Native:
         Raises TileError for what fails while it runs.
         """
         kernel = self.typed.kernel
-        known: dict[Var | Buffer, int | float] = dict(symbols)
+        known: dict[Var | Buffer, int | float] = {**symbols}
         for param, argument in zip(kernel.params, arguments, strict=True):
             if isinstance(argument, TensorArgument):
                 pointer = argument.pointer

@@ -77,7 +77,7 @@ def _deep_copy(
     source = copy.source
     if source.buffer.scope != "global" or source.buffer.view_of is not None:
         return None
-    wide = [d for d, e in enumerate(source.extents) if d not in source.dropped]
+    wide = [d for d in range(len(source.extents)) if d not in source.dropped]
     if len(wide) != 2 or any(
         source.extents[d] != e for d, e in zip(wide, copy.destination.extents, strict=True)
     ):

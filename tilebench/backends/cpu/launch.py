@@ -115,9 +115,11 @@ def run(
         else:
             context[FIRST + number : FIRST + number + 1].view(np.uint64)[0] = value & (2**64 - 1)
     said: list[str] = []
-    callback = PRINT_TYPE(
-        lambda number, block, thread, p: said.append(_printed(emitted.prints[number], block, thread, p, grid))
-    )
+
+    def note(number: int, block: int, thread: int, pointer: int) -> None:
+        said.append(_printed(emitted.prints[number], block, thread, pointer, grid))
+
+    callback = PRINT_TYPE(note)
     context[PRINT] = ctypes.cast(callback, ctypes.c_void_p).value or 0
     used = arenas[: max(1, min(len(arenas), total))]
     try:
@@ -208,7 +210,7 @@ def _printed(s: Print, block: int, thread: int, pointer: int, grid: tuple[int, .
         sizes = s.buffer.static_shape
         count = int(np.prod(sizes, dtype=np.int64))
         raw = (ctypes.c_uint8 * (count * s.buffer.dtype.bytes)).from_address(pointer)
-        values = np.frombuffer(raw, s.buffer.dtype.storage_dtype).reshape(sizes)
+        values = np.frombuffer(memoryview(raw), s.buffer.dtype.storage_dtype).reshape(sizes)
         return f"{head}: {message}{s.buffer.name} =\n{decode(values.copy(), s.buffer.dtype)}"
     parts: list[str] = []
     for k, e in enumerate(s.values):
