@@ -126,13 +126,9 @@ def gemm_rows(rows: list[dict[str, Any]]) -> None:
                 b = torch.randn(*((n, k) if transposed else (k, n)), device="cuda").to(getattr(torch, dtype))
                 c = torch.full((m, n), math.nan, device="cuda", dtype=a.dtype)
                 configs = [
-                    (128, 128, 32, 3, 128),
-                    (128, 128, 32, 4, 128),
-                    (128, 128, 64, 3, 128),
-                    (128, 256, 32, 3, 256),
-                    (128, 256, 64, 3, 256),
-                    (256, 128, 64, 3, 256),
-                    (128, 128, 64, 4, 256),
+                    (block_K, stages, staged)
+                    for block_K, stages in ((32, 3), (32, 4), (64, 3))
+                    for staged in (False, True)
                 ]
                 kernels = compiled(
                     [
@@ -144,15 +140,13 @@ def gemm_rows(rows: list[dict[str, Any]]) -> None:
                                 dtype,
                                 dtype,
                                 transpose_B=transposed,
-                                block_M=bm,
-                                block_N=bn,
-                                block_K=bk,
-                                num_stages=s,
-                                threads=t,
+                                block_K=block_K,
+                                num_stages=stages,
+                                staged=staged,
                             ),
-                            f"{bm}x{bn}x{bk} s{s} t{t}",
+                            f"128x128x{block_K} s{stages}{' staged' if staged else ''}",
                         )
-                        for bm, bn, bk, s, t in configs
+                        for block_K, stages, staged in configs
                     ]
                 )
                 kernel, config = fastest(kernels, a, b, c)
