@@ -121,3 +121,22 @@ def test_a_gpu_that_is_not_there_is_said_at_the_call() -> None:
         kernel("cuda:sm_90a")(x(), 2.0, x())
     assert "driver" in caught.value.render().lower() or "gpu" in caught.value.render().lower()
     assert caught.value.fix
+
+
+class Broken:
+    """An object whose DLPack export fails."""
+
+    def __dlpack__(self, **_: object) -> object:
+        raise BufferError("exported elsewhere")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+@pytest.mark.parametrize("wrong", [Broken(), torch._neg_view(x())], ids=["dlpack", "negation"])
+def test_what_cannot_be_read_as_it_lies_in_memory_is_refused(target: str, wrong: Any) -> None:
+    with pytest.raises(TileError) as caught:
+        kernel(target)(wrong, 2.0, x())
+    assert caught.value.code == "TB603"
+    assert caught.value.fix

@@ -77,7 +77,15 @@ def view(value: Any, name: str) -> TensorView:
         import torch  # anything with DLPack goes through torch
     if torch is not None and is_tensor(value):
         if not isinstance(value, torch.Tensor):
-            value = torch.from_dlpack(value)
+            try:
+                value = torch.from_dlpack(value)
+            except (BufferError, RuntimeError, TypeError) as error:
+                raise LaunchError(
+                    "TB603",
+                    f"{name} cannot be read: {error}",
+                    why="its DLPack export failed",
+                    fix="pass a torch tensor or a NumPy array",
+                ) from error
         if value.layout is not torch.strided:
             raise LaunchError(
                 "TB603",
@@ -91,6 +99,13 @@ def view(value: Any, name: str) -> TensorView:
             raise _no_dtype(name, str(value.dtype)) from None
         if value.requires_grad and value.grad_fn is None and not value.is_leaf:
             value = value.detach()
+        if value.is_neg() or value.is_conj():
+            raise LaunchError(
+                "TB603",
+                f"{name} is a lazy negation",
+                why="its memory holds the values before the negation",
+                fix="pass x.resolve_neg()",
+            )
         device = "cpu" if value.device.type == "cpu" else f"{value.device.type}:{value.device.index or 0}"
         return TensorView(tuple(value.shape), tuple(value.stride()), dtype, device, value.data_ptr(), value)
     raise LaunchError(
