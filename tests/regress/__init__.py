@@ -1,0 +1,1 @@
+"""The smallest cases of faults that were found."""
