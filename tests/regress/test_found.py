@@ -1,4 +1,4 @@
-"""The smallest case of each fault that random programs found: the emulator gives what the interpreter gives."""
+"""The smallest case of each fault that random programs found: the emulator against the interpreter."""
 
 from __future__ import annotations
 
