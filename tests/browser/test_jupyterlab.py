@@ -148,8 +148,8 @@ def test_a_tile_cell_shows_a_live_board(chrome: Any, lab: tuple[str, Path]) -> N
     assert pane.nth(1).locator(".tb-pinned").count() > 0
     second = page.locator(".tb-board").nth(1)
     line = next(
-        k for k, text in enumerate(CELL.splitlines()) if "T.gemm(" in text
-    )  # the magic's own line is 0
+        k for k, text in enumerate(CELL.splitlines(), 1) if "T.gemm(" in text
+    )  # as the notebook's editor counts
     pinned = second.locator(".tb-pins").inner_text()
     assert pinned == f"1 pinned: line {line}", "both outputs are of one kernel"
 

@@ -39,7 +39,6 @@ def result(text: str, target: str) -> np.ndarray:
     return B
 
 
-@pytest.mark.xfail(reason="rows past the region are overwritten, or versions do not meet", strict=True)
 @pytest.mark.parametrize(
     "body", [PART, AROUND], ids=["copy-to-part-of-a-fragment", "tile-used-around-a-pipeline"]
 )

@@ -314,7 +314,10 @@ def _unseen_outside(body: Stmt, loop: Pipelined, buffer: Buffer) -> bool:
 
     def safe(s: Stmt, fresh: bool) -> bool:
         for part in s.body if isinstance(s, Seq) else (s,):
-            if part is loop or not any(t.buffer is buffer for t in touches(part)):
+            if part is loop:
+                fresh = False
+                continue
+            if not any(t.buffer is buffer for t in touches(part)):
                 continue
             if overwrites(part, buffer):
                 fresh = True

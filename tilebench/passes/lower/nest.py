@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from math import prod
 
 from tilebench.errors import LayoutError
 from tilebench.ir.expr import Binary, Const, Expr, Load, Var, binary, cast, const, is_const
@@ -312,25 +313,28 @@ class Nest:
                 outside = (
                     b.outside_value(e.buffer) if e.buffer.scope == "global" and inside is not None else None
                 )
-                predicate = both(self._inside(), inside)
+                part = w.direct is not None and not self._fills(w.memory)
+                predicate = inside if part else both(self._inside(), inside)
                 if storage_of(e.buffer) in self.written:  # read and written by one of its holders
                     predicate = both(predicate, self._owner())
-                if outside is None or is_const(outside, 0):
-                    b.emit(
-                        VectorCopy(
-                            w.memory,
-                            register,
-                            memory,
-                            index,
-                            w.lanes,
-                            predicate,
-                            zero_fill=predicate is not None,
-                        )
-                    )
-                    continue
-                with b.loop(w.lanes, independent=True, name="e") as k:
-                    b.store(w.memory, register + k, outside)
-                b.emit(VectorCopy(w.memory, register, memory, index, w.lanes, predicate))
+                with b.when(self._inside() if part else None):  # the rest of the fragment keeps what it holds
+                    self._load_wide(w, register, memory, index, predicate, outside)
+
+    def _fills(self, memory: Memory) -> bool:
+        """Whether the nest has an iteration for every element of the fragment behind a register array."""
+        origin = memory.origin
+        return origin is None or prod(origin.static_shape) == prod(self.loop.extents)
+
+    def _load_wide(
+        self, w: Wide, register: Expr, memory: Memory, index: Expr, predicate: Expr | None, outside: Expr | None
+    ) -> None:
+        b = self.b
+        zeros = outside is None or is_const(outside, 0)
+        if not zeros:
+            with b.loop(w.lanes, independent=True, name="e") as k:
+                b.store(w.memory, register + k, outside)
+        fill = zeros and predicate is not None
+        b.emit(VectorCopy(w.memory, register, memory, index, w.lanes, predicate, zero_fill=fill))
 
     def _store_loops(self, c: Expr, chunk: int) -> None:
         b = self.b
