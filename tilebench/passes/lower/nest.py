@@ -326,11 +326,18 @@ class Nest:
         return origin is None or prod(origin.static_shape) == prod(self.loop.extents)
 
     def _load_wide(
-        self, w: Wide, register: Expr, memory: Memory, index: Expr, predicate: Expr | None, outside: Expr | None
+        self,
+        w: Wide,
+        register: Expr,
+        memory: Memory,
+        index: Expr,
+        predicate: Expr | None,
+        outside: Expr | None,
     ) -> None:
+        """One wide load: outside elements read as `outside` (None and 0: the load itself gives zeros)."""
         b = self.b
         zeros = outside is None or is_const(outside, 0)
-        if not zeros:
+        if outside is not None and not zeros:
             with b.loop(w.lanes, independent=True, name="e") as k:
                 b.store(w.memory, register + k, outside)
         fill = zeros and predicate is not None
