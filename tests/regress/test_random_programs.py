@@ -10,7 +10,8 @@ from tests.regress.generator import Generated, generate
 from tilebench.kernel.emulate import emulate
 from tilebench.kernel.program import define
 
-SEEDS = range(60)
+SEEDS = [*range(60), 1104, 1110, 1316]
+"""The last three found two faults of the lowering (tests/regress/test_found.py); the rest never failed."""
 
 
 def tensors(program: Generated, seed: int) -> list[torch.Tensor]:
