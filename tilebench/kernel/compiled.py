@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
@@ -48,7 +47,6 @@ class Kernel:
         self.ref_latency: float | None = None
         self.tuning: Any = None
         self.last_call: args.Call | None = None
-        self.last_run_ms: float | None = None
 
     # -------------------------------------------------------------- building
 
@@ -152,11 +150,9 @@ class Kernel:
         self.last_call = call
         if 0 in call.grid:
             return
-        start = time.perf_counter()
         executable.launch(
             call.arguments, call.symbols, call.grid, stream if stream is not None else self._stream()
         )
-        self.last_run_ms = (time.perf_counter() - start) * 1e3 if device == "cpu" else None
 
     def _stream(self) -> int:
         torch = sys.modules.get("torch")

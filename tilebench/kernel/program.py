@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tilebench.errors import LaunchError, Source, SyntaxTileError
@@ -80,14 +80,10 @@ def _annotated(function: Callable[..., Any]) -> bool:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A kernel and a value for each of its parameters, ready to run.
-
-    made: inputs were made up, from a seed.
-    """
+    """A kernel and a value for each of its parameters, ready to run."""
 
     kernel: Kernel
     values: tuple[Any, ...]
-    made: bool
 
 
 def prepare(
@@ -104,9 +100,8 @@ def prepare(
     else:
         kernel, inputs = compile(program, target=target, pass_configs=pass_configs), values
     kernel.config = {**dict(kernel.config), **settings}
-    made = inputs is None
     full = make_inputs(kernel, seed) if inputs is None else complete(kernel, inputs)
-    return Prepared(kernel, tuple(full), made)
+    return Prepared(kernel, tuple(full))
 
 
 def _jitted(
@@ -150,9 +145,7 @@ def complete(kernel: Kernel, inputs: Sequence[Any]) -> list[Any]:
         return kernel.complete(inputs)
     written = tuple(i for i, p in enumerate(params) if p.role == "out")
     if len(inputs) == len(params) - len(written):
-        import dataclasses
-
-        kernel.prim = dataclasses.replace(kernel.prim, out_idx=written)
+        kernel.prim = replace(kernel.prim, out_idx=written)
     return kernel.complete(inputs)
 
 

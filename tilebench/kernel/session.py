@@ -222,8 +222,8 @@ def poison(kernel: Kernel, values: Sequence[Any]) -> None:
 
 
 def unwritten(kernel: Kernel, values: Sequence[Any]) -> list[Finding]:
-    """A finding for each float output that still holds the poison of `poison` in all of a row of blocks'
-    worth of elements.
+    """A finding for each float output with a NaN: the poison of `poison` that nothing overwrote, or a NaN
+    that the kernel computed.
     """
     found: list[Finding] = []
     for param, value in zip(kernel.params, values, strict=True):

@@ -216,7 +216,7 @@ def compare(
         max_ratio=float(min(shown.max(initial=0.0), 1e30)),
         wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total,
         heat=heat, heat_step=step,
-        worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(a, b, error, checked, dtype),
+        worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(b, error, checked, dtype),
         pattern=_pattern(wrong) if wrong.any() else "",
     )  # fmt: skip
 
@@ -274,9 +274,8 @@ def _writer_line(kernel: Kernel | None, name: str) -> int:
     return line
 
 
-def _histograms(
-    a: np.ndarray, b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DType
-) -> dict[str, Any]:
+def _histograms(b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DType) -> dict[str, Any]:
+    """Counts of |error| and of ulps; b: the reference values."""
     finite = error[checked & np.isfinite(error)]
     if not finite.size:
         return {}
@@ -288,7 +287,6 @@ def _histograms(
         magnitude = np.maximum(np.abs(b[checked & np.isfinite(error)]), np.finfo(np.float32).tiny)
         ulps = finite / (np.exp2(np.floor(np.log2(magnitude))) * 2 * u)
         result["ulp"] = _bins(np.minimum(ulps, 64), np.array([0, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64.0]))
-    del a
     return result
 
 

@@ -58,13 +58,6 @@ def settle(value: Any) -> Any:
     return value
 
 
-def is_ir(value: Any) -> bool:
-    """Whether a value is known only when the kernel runs."""
-    return isinstance(value, Expr) and not (
-        isinstance(value, Const) and value.dtype.kind in ("bool", "int", "uint")
-    )
-
-
 def _items_of(index: Any) -> tuple[Any, ...]:
     return cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
 

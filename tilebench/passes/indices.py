@@ -330,8 +330,3 @@ def flat_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
     for x, s in zip(indices, strides_of(shape), strict=True):
         total = total + x * s
     return total
-
-
-def power_of_two_part(n: int) -> int:
-    """The largest power of two that divides n."""
-    return n & -n if n else MANY

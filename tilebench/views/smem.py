@@ -131,20 +131,3 @@ def still(report: Report) -> Still | None:
         paint(figure.add_subplot(1, len(shown), k + 1), report, info)
     figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.16, wspace=0.1)
     return Still(png(figure), "image/png", "Shared memory by banks. " + ". ".join(sentence(i) for i in shown))
-
-
-def allocation(report: Report) -> list[tuple[str, str, str, str, str]]:
-    """Rows of the byte map: buffer, shape and dtype, bytes, copies, first to last byte."""
-    rows: list[tuple[str, str, str, str, str]] = []
-    for b in sorted((b for b in report.buffers if b.scope.startswith("shared")), key=lambda b: b.offset or 0):
-        where = "" if b.offset is None else f"{b.offset}–{b.offset + b.bytes * max(1, b.versions) - 1}"
-        rows.append(
-            (
-                b.name,
-                f"{'x'.join(map(str, b.shape))} {b.dtype}",
-                str(b.bytes * max(1, b.versions)),
-                str(b.versions),
-                where,
-            )
-        )
-    return rows

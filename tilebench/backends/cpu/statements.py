@@ -515,9 +515,4 @@ def _short(s: For) -> bool:
     return not any(isinstance(n, Op | Parallel | For | While | Pipelined) for n in walk(s.body))
 
 
-def uses(e: Expr, var: Var) -> bool:
-    """Whether the variable occurs."""
-    return any(n is var for n in walk(e))
-
-
 __all__ = ["Statements", "children", "const", "literal", "root_of"]
