@@ -26,6 +26,12 @@ MMA_SYNC_SHARE = 0.62
 """mma.sync reaches about this share of the wgmma rate on sm_90 (arXiv 2402.13499)."""
 MEMORY_SHARE = 0.9
 """Share of the data sheet's bandwidth that a plain copy reaches (measured: 4.3 of 4.8 TB/s on an H200)."""
+ALU_SHARE = 0.5
+"""Share of the FP32 rate for other arithmetic: the data sheet counts an FMA as two operations."""
+L2_RATIO = 2.0
+"""Bandwidth of L2 over that of memory (order of magnitude on the listed devices)."""
+OVERLAP_LOST = 1 / 3
+"""Part of the second slowest resource that is not hidden behind the slowest, as blocks alternate."""
 SPECIAL_PER_CLOCK = 16
 """Special-function results per SM and clock (CUDA programming guide, arithmetic instructions)."""
 LAUNCH_US = 2.5
@@ -55,16 +61,17 @@ def predict(work: Work, device: Device, occupancy: Occupancy) -> Prediction:
     fill = max(fill, min(1.0, work.blocks / device.sm_count) / max(waves, 1)) if waves else 1.0
     busy_sms = min(1.0, work.blocks / device.sm_count) if work.blocks else 1.0
     share = MMA_SYNC_SHARE if device.arch == "sm_90a" else 0.9
+    exact = work.tensor_flops.get("float32", 0.0)  # such a gemm is multiply-adds, not tensor cores
     tensor = sum(
-        flops
-        / (max(device.tensor_tflops(dtype), device.f32_tflops if dtype == "float32" else 1e-9) * share * 1e6)
+        flops / (max(device.tensor_tflops(dtype), 1e-9) * share * 1e6)
         for dtype, flops in work.tensor_flops.items()
+        if dtype != "float32"
     )
     rest = work.flops - sum(work.tensor_flops.values())
-    alu = rest / (device.f32_tflops * 0.5 * 1e6)
+    alu = (rest / ALU_SHARE + exact) / (device.f32_tflops * 1e6)
     special = work.transcendentals / (SPECIAL_PER_CLOCK * device.sm_count * device.boost_mhz)
     memory = work.tensor_bytes / (device.memory_gb_s * MEMORY_SHARE * 1e3)
-    l2 = work.global_bytes / (device.memory_gb_s * 2.0 * 1e3)
+    l2 = work.global_bytes / (device.memory_gb_s * L2_RATIO * 1e3)
     parts = (
         ("tensor cores", tensor / fill if fill else tensor),
         ("FP32 pipes", alu / busy_sms),
@@ -73,9 +80,8 @@ def predict(work: Work, device: Device, occupancy: Occupancy) -> Prediction:
         ("memory", memory),
     )
     slowest, longest = max(parts, key=lambda p: p[1])
-    # what is not hidden behind the slowest resource: a third of the next one, as blocks alternate
     second = sorted((t for _, t in parts), reverse=True)[1]
-    return Prediction(LAUNCH_US + longest + second / 3, parts, slowest)
+    return Prediction(LAUNCH_US + longest + second * OVERLAP_LOST, parts, slowest)
 
 
 def gpu_roofline(

@@ -4,12 +4,15 @@ costs.
 
 from __future__ import annotations
 
+from tilebench.ir.expr import int_value
 from tilebench.ir.tile import Stmt
 from tilebench.passes.stages import Schedule, Scheduled, ScheduledOp
+from tilebench.profiling.model import ALU_SHARE, MMA_SYNC_SHARE, SPECIAL_PER_CLOCK
 from tilebench.report import TimelineBar, TimelineInfo
 from tilebench.targets import Device
 
 ITERATIONS_SHOWN = 8
+"""At most this many iterations of the loop are drawn; the note says so when there are more."""
 LATENCY_US = 0.6
 """Time from issuing a copy from memory to its data, in microseconds (order of magnitude, H100 class)."""
 
@@ -22,9 +25,9 @@ def _microseconds(op: ScheduledOp, device: Device, blocks_per_sm: int) -> float:
     if op.resource == "copy":
         return bytes_moved * share / (device.memory_gb_s * 1e3 / per_sm)
     if op.resource == "tensor":
-        return cost.flops * share / (device.f16_tflops * 0.62 * 1e6 / per_sm)
-    special = cost.transcendentals / (16 * device.boost_mhz)
-    return share * max(cost.flops / (device.f32_tflops * 0.5 * 1e6 / per_sm), special, 0.02)
+        return cost.flops * share / (device.f16_tflops * MMA_SYNC_SHARE * 1e6 / per_sm)
+    special = cost.transcendentals / (SPECIAL_PER_CLOCK * device.boost_mhz)
+    return share * max(cost.flops / (device.f32_tflops * ALU_SHARE * 1e6 / per_sm), special, 0.02)
 
 
 def predicted(
@@ -38,16 +41,35 @@ def predicted(
     if not scheduled.schedules:
         return None
     schedule = scheduled.schedules[0]
-    bars, arrows = _play(schedule, names, device, blocks_per_sm)
+    trips = _trips(schedule)
+    if trips == 0:
+        return None
+    bars, arrows = _play(schedule, names, device, blocks_per_sm, trips)
+    if trips is None:
+        shown = f"the first {ITERATIONS_SHOWN} iterations, if there are as many"
+    elif trips > ITERATIONS_SHOWN:
+        shown = f"the first {ITERATIONS_SHOWN} of {trips} iterations"
+    else:
+        shown = f"all {trips} iterations"
     note = (
-        f"{schedule.stages} stages, {blocks_per_sm} blocks on an SM; "
+        f"{shown} of one block; {schedule.stages} stages, room for {blocks_per_sm} blocks on an SM; "
         f"costs from the data sheet of {device.name}"
     )
     return TimelineInfo("predicted", tuple(bars), tuple(arrows), note)
 
 
+def _trips(schedule: Schedule) -> int | None:
+    """Iterations of the loop, None when only the call knows."""
+    start, stop = int_value(schedule.loop.start), int_value(schedule.loop.stop)
+    return None if start is None or stop is None else max(0, stop - start)
+
+
 def _play(
-    schedule: Schedule, names: dict[Stmt, tuple[str, str, int]], device: Device, blocks_per_sm: int
+    schedule: Schedule,
+    names: dict[Stmt, tuple[str, str, int]],
+    device: Device,
+    blocks_per_sm: int,
+    trips: int | None,
 ) -> tuple[list[TimelineBar], list[tuple[int, int]]]:
     producers = [op for op in schedule.ops if op.asynchronous and op.resource == "copy"]
     consumers = [op for op in schedule.ops if op not in producers]
@@ -75,12 +97,14 @@ def _play(
         copy_free = start
         ready[k] = (start + LATENCY_US, held)
 
-    for k in range(min(depth, ITERATIONS_SHOWN)):
+    last = ITERATIONS_SHOWN + depth if trips is None else trips
+    shown = min(last, ITERATIONS_SHOWN)
+    for k in range(min(depth, last)):
         issue(k, 0.0, "prologue")
-    for k in range(ITERATIONS_SHOWN):
-        phase = "steady" if k + depth < ITERATIONS_SHOWN else "epilogue"
+    for k in range(shown):
+        phase = "steady" if k + depth < last else "epilogue"
         if producers:
-            if k + depth < ITERATIONS_SHOWN:
+            if k + depth < last:
                 before = done.get(k - 1)
                 issue(k + depth, before[0] if before else now, "steady")
             now = max(now, ready[k][0])
