@@ -136,11 +136,12 @@ class Machine:
                 self.base[param.value] = make(argument, param.value.dtype)
             else:
                 values = np.array(decode(argument.array, param.value.dtype))
-                values = (
-                    values.astype(np.float64)
-                    if param.value.dtype.is_float
-                    else values.astype(bool if param.value.dtype.kind == "bool" else np.int64)
-                )
+                with np.errstate(invalid="ignore"):  # fresh outputs hold any bits, signalling NaNs too
+                    values = (
+                        values.astype(np.float64)
+                        if param.value.dtype.is_float
+                        else values.astype(bool if param.value.dtype.kind == "bool" else np.int64)
+                    )
                 self.memory[param.value] = _memory(values)
 
     def block(self, index: tuple[int, ...]) -> None:
