@@ -227,7 +227,14 @@ def print_program(program: Program) -> Printed:
         f"  shared {m.name}: {m.dtype}[{expr_text(m.shape[0])}] at {m.byte_offset}" for m in program.shared
     ]
     head += [f"  register {m.name}: {m.dtype}[{expr_text(m.shape[0])}]" for m in program.registers]
+    head += [
+        f"  tensor map {m.name}: {m.memory.name}, boxes of {'x'.join(map(str, m.box))}, {m.swizzle}-byte swizzle"
+        for m in program.tensor_maps
+    ]
     out = Printed("\n".join(head), tuple([None] * len(head)))
+    if program.prologue is not None:
+        first = _indent(print_stmt(program.prologue), ["all threads first"])
+        out = Printed(out.text + "\n" + first.text, out.locs + first.locs)
     for role in program.roles:
         body = _indent(
             print_stmt(role.body),

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Var, const
 from tilebench.ir.tile import Buffer, Param, Stmt
+
+if TYPE_CHECKING:
+    from tilebench.ir.hopper import TensorMap
 
 Space = Literal["global", "shared", "register"]
 
@@ -174,12 +177,16 @@ class Role:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A lowered kernel: one body per role (before Hopper: one role, all threads).
+    """A lowered kernel: `prologue` is run by all threads, then each role runs its body.
+
+    One role of all threads, or producers and consumers: ranges of whole warpgroups. Roles with one and the same
+    body object are written to the text once; the emulator runs each on its own.
 
     params: as in Kernel; globals: Buffer -> its flat Memory; symbols: scalar arguments appended after the
     params; blocks/thread: the Vars for blockIdx and the flat thread index in the block; grid in Exprs of
     symbols; shared_bytes: dynamic shared memory; registers: every register array used (declared at the top of
-    its role); facts: free-form numbers for the report (min_blocks, swizzle_panel ...).
+    its role); tensor_maps: passed behind params, symbols and workspaces; facts: free-form numbers for the report
+    (min_blocks, swizzle_panel ...).
     """
 
     name: str
@@ -196,3 +203,5 @@ class Program:
     shared_bytes: int
     arch: str
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    prologue: Stmt | None = None
+    tensor_maps: tuple[TensorMap, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilebench.errors import InternalError, Loc
+from tilebench.ir import hopper
 from tilebench.ir.expr import (
     COMPARISONS,
     LOGICAL,
@@ -221,6 +222,31 @@ THREAD: tuple[Rule, ...] = (
         lambda n: all(m.space == "register" for m in (n.a, n.b, n.d)),
         "the operands of mma are register arrays",
     ),
+    Rule(
+        hopper.Wgmma,
+        lambda n: n.n % 8 == 0 and 8 <= n.n <= 256 and len(n.a_steps) == len(n.b_steps) > 0,
+        "wgmma has N in steps of 8 up to 256, and as many k steps of A as of B",
+    ),
+    Rule(
+        hopper.Wgmma,
+        lambda n: (n.a.space == "shared") == (n.a_descriptor is not None) and n.b.space == "shared",
+        "a wgmma operand in shared memory has a descriptor",
+    ),
+    Rule(
+        hopper.BulkLoad,
+        lambda n: n.destination.space == "shared" and len(n.coordinates) == len(n.source.box),
+        "a bulk load goes to shared memory, with one coordinate for each dimension of its map",
+    ),
+    Rule(
+        hopper.BulkStore,
+        lambda n: n.source.space == "shared" and len(n.coordinates) == len(n.destination.box),
+        "a bulk store comes from shared memory, with one coordinate for each dimension of its map",
+    ),
+    Rule(
+        hopper.SetMaxRegisters,
+        lambda n: 24 <= n.count <= 256 and n.count % 8 == 0,
+        "setmaxnreg takes a multiple of 8 from 24 to 256",
+    ),
     Rule(Barrier, lambda n: 0 <= n.id < 16, "there are 16 named barriers"),
     Rule(
         Barrier,
@@ -232,7 +258,9 @@ THREAD: tuple[Rule, ...] = (
 _EXPR = (Const, Var, Load, Unary, Binary, Cast, Select, Call)
 _SHARED = (Seq, For, While, If, Break, Continue, Bind, Store, AtomicRMW, Evaluate, Assert, Print)
 _TILE_ONLY = (Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp)
-_THREAD_ONLY = (VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma)
+_THREAD_ONLY = (
+    VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma, *hopper.THREAD_STATEMENTS,
+)  # fmt: skip
 
 
 def _is_index(e: Expr) -> bool:
@@ -345,6 +373,8 @@ def verify_program(program: Program) -> None:
     scope.update(p.value for p in program.params if isinstance(p.value, Var))
     known = {*program.registers, *program.shared, *program.globals.values()}
     covered: set[int] = set()
+    if program.prologue is not None:
+        _Walk(THREAD, (*_SHARED, *_THREAD_ONLY)).check(program.prologue, frozenset(scope), 0, None)
     for role in program.roles:
         threads = set(range(role.first_thread, role.first_thread + role.threads))
         if role.threads < 1 or threads & covered or max(threads) >= program.threads:
