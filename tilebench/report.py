@@ -82,12 +82,25 @@ class DigitInfo:
 
 
 @dataclass(frozen=True)
+class CauseInfo:
+    """One link of the chain of reasons of a layout: what was decided, the cell line and the op or buffer that
+    decided it.
+    """
+
+    text: str
+    line: int = 0
+    op: str = ""
+    buffer: str = ""
+
+
+@dataclass(frozen=True)
 class LayoutInfo:
     """Where each element of a buffer (or of a parallel loop, name 'loop@LINE') is.
 
     kind fragment: reg and thread digits (layouts/fragment.py), or `table` = flat coordinates
     [threads*registers] in row-major element numbers, -1 for none. kind shared: strides in elements, panel,
-    swizzle (bits, base, shift) on bytes, or `table` = element offset of each element.
+    swizzle (bits, base, shift) on bytes, or `table` = element offset of each element. chain: why it is so,
+    from the nearest reason to the first cause.
     """
 
     buffer: str
@@ -108,13 +121,34 @@ class LayoutInfo:
     reason: str = ""
     reason_line: int = 0
     atom: tuple[int, ...] = ()
+    chain: tuple[CauseInfo, ...] = ()
+
+
+@dataclass(frozen=True)
+class SliceInfo:
+    """The box of a tensor that one block touches in an op, as a function of the block and of the loop around.
+
+    Dimension d starts at base[d] + sum(blocks[d][axis] * block[axis]) + loop[d] * iteration and has extents[d]
+    elements; trips: iterations of the loop (1: none). table: int32 [blocks, rank] starts for iteration 0
+    instead, blocks counted with axis 0 fastest, where the start is not affine.
+    """
+
+    buffer: str
+    mode: Literal["read", "write"]
+    extents: tuple[int, ...]
+    base: tuple[int, ...]
+    blocks: tuple[tuple[int, ...], ...]
+    loop: tuple[int, ...]
+    trips: int = 1
+    table: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class OpInfo:
     """An op or parallel loop.
 
-    id: 'op3'; instruction: what carries it out and why; cost per execution by a block.
+    id: 'op3'; instruction: what carries it out and why; cost per execution by a block. Of a matrix product:
+    operands are the names of A, B and C, transposed whether A and B are, atom the M, N, K of one instruction.
     """
 
     id: str
@@ -130,13 +164,22 @@ class OpInfo:
     bytes: float = 0.0
     role: str = "all"
     warp_grid: tuple[int, int] = (1, 1)
+    operands: tuple[str, ...] = ()
+    transposed: tuple[bool, ...] = ()
+    atom: tuple[int, ...] = ()
+    slices: tuple[SliceInfo, ...] = ()
 
 
 @dataclass(frozen=True)
 class Access:
     """A shared or global access of an op.
 
-    conflict_ways: simulated worst bank conflict (1 is none); sectors per request.
+    kind: 'ld.shared', 'st.shared', 'ldmatrix', 'cp.async', 'atom.shared', 'ld.global', 'st.global' ...;
+    requests: warp-level instructions of a block; conflict_ways: worst bank conflict (1: none, 0: the addresses
+    depend on data); efficiency: useful bytes over bytes of the 32-byte sectors moved (global memory).
+    provenance: predicted from the addresses in the thread program, or simulated: counted by the emulator.
+    addresses: of a predicted access, the byte that each lane of the worst warp asks for (-1: none), in the
+    block's shared memory.
     """
 
     op: str
@@ -148,6 +191,8 @@ class Access:
     efficiency: float = 1.0
     line: int = 0
     addresses: tuple[int, ...] = ()
+    provenance: Provenance = "predicted"
+    warp: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,22 +223,32 @@ class TimelineInfo:
 
 @dataclass(frozen=True)
 class PassInfo:
-    """A stage of the compiler: its text after it, microseconds, whether it changed anything."""
+    """A stage of the compiler: its text after it, microseconds, whether it changed anything.
+
+    lines[i]: the cell line that line i+1 of the text came from, 0 for none.
+    """
 
     name: str
     text: str
     microseconds: float
     changed: bool
     note: str = ""
+    lines: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class CodeText:
-    """One level of code. lines[i]: the cell line that line i+1 came from, 0 for none."""
+    """One level of code. lines[i]: the cell line that line i+1 came from, 0 for none.
+
+    live[i]: 32-bit registers that are live there (of PTX: virtual ones, before allocation), empty when not
+    known; mix: how often each opcode is in the whole text.
+    """
 
     level: Literal["cell", "tile", "thread", "cuda", "llvm", "ptx", "sass", "asm"]
     text: str
     lines: tuple[int, ...] = ()
+    live: tuple[int, ...] = ()
+    mix: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)
@@ -325,6 +380,9 @@ class Report:
     ok: bool | None = None
     params: tuple[BufferInfo, ...] = ()
     buffers: tuple[BufferInfo, ...] = ()
+    scratch: BufferInfo | None = None
+    statement_lines: tuple[int, ...] = ()
+    """The cell line of each statement, by the preorder number that `first` and `last` of buffers count in."""
     layouts: tuple[LayoutInfo, ...] = ()
     ops: tuple[OpInfo, ...] = ()
     accesses: tuple[Access, ...] = ()

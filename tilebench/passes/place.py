@@ -105,6 +105,7 @@ class _Placer:
         self.per_thread = partitioned.selected.typed.per_thread
         self.nodes = [n for s in self._statements(self.kernel.body) if (n := node_of(s)) is not None]
         self.chosen: dict[Node, FragmentLayout] = {}
+        self.because: dict[Node, Reason] = {}
         self.reduced = self._reduced_dims()
         self.buffers = _all_buffers(self.kernel)
 
@@ -127,6 +128,7 @@ class _Placer:
             dims = self._node_reduced(node)
             loop, reason = free_layout(node, self.threads, dims, self.layouts)
             self.chosen[node] = loop
+            self.because[node] = reason
             if isinstance(node.origin, Parallel):
                 self.reasons[node.origin] = reason
             self._derive(node, loop, reason)
@@ -153,7 +155,7 @@ class _Placer:
             related = view.view_of is buffer or buffer.view_of is view
             related = related or (view.view_of is not None and view.view_of is buffer.view_of)
             if related and prod(view.static_shape) == layout.size:
-                why = Reason(f"the same registers as {buffer.name}", view.loc)
+                why = Reason(f"the same registers as {buffer.name}", view.loc, of=buffer.name)
                 self._fix(view, layout.reshape(view.static_shape), why)
         return True
 
@@ -201,7 +203,7 @@ class _Placer:
                 if node in self.chosen and all(a.buffer in self.layouts for a in node.of("fragment")):
                     continue
                 loop = self.chosen.get(node)
-                because = Reason("", node.loc)
+                because = self.because.get(node, Reason("", node.loc))
                 if loop is None:
                     if node.layout is not None and node.layout.threads == self.threads:
                         loop = node.layout
@@ -210,8 +212,9 @@ class _Placer:
                         if found is None:
                             continue
                         loop, access = found
-                        because = Reason(access.buffer.name, node.loc)
+                        because = Reason(access.buffer.name, node.loc, of=access.buffer.name)
                     self.chosen[node] = loop
+                    self.because[node] = because
                 changed = self._derive(node, loop, because) or changed
 
     def _derive(self, node: Node, loop: FragmentLayout, because: Reason) -> bool:
@@ -231,7 +234,7 @@ class _Placer:
                 else f"follows the loop: {because.text or 'its layout'}"
             )
             causes = tuple(r.at for b in [because] if (r := b).at is not None)
-            self._fix(access.buffer, layout, Reason(text, node.loc, causes))
+            self._fix(access.buffer, layout, Reason(text, node.loc, causes, because.of))
             changed = True
         return changed
 

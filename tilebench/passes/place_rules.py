@@ -452,9 +452,8 @@ def node_layout(
     if found is not None:
         loop, access = found
         verb = "writes" if access.write else "reads"
-        return loop, Reason(
-            f"the layout of {access.buffer.name}, which it {verb} element by element", node.loc
-        )
+        text = f"the layout of {access.buffer.name}, which it {verb} element by element"
+        return loop, Reason(text, node.loc, of=access.buffer.name)
     return free_layout(node, threads, reduced, layouts)
 
 

@@ -24,11 +24,15 @@ AnyLayout = FragmentLayout | SharedLayout
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something was chosen, in one sentence, with the line that decided it and what it followed from."""
+    """Why something was chosen, in one sentence, with the line that decided it and what it followed from.
+
+    of: the name of the buffer whose layout it was taken from, '' when it was decided here.
+    """
 
     text: str
     at: Loc | None = None
     because: tuple[Loc, ...] = ()
+    of: str = ""
 
 
 @dataclass(frozen=True)

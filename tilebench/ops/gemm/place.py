@@ -157,7 +157,7 @@ def _fragment(region: Region, layout: FragmentLayout, copies: int, reason: str) 
     if copies > 1:
         layout = layout.replicate(copies)
         reason += f", computed {copies} times"
-    return Requirement(region.buffer, lifted(region, layout), True, reason, region.loc)
+    return Requirement(region.buffer, lifted(region, layout), True, reason)
 
 
 def lifted(region: Region, layout: FragmentLayout) -> FragmentLayout:
