@@ -27,7 +27,8 @@ VIEWS = (
 )  # fmt: skip
 BUS_KEYS = ("kernel", "op", "line", "buffer", "coord", "thread", "reg", "byte", "bank", "instr", "step")
 """Fields of the selection that views share: a view ignores what it cannot map. Shapes: line is a cell line
-from 1, coord a list of ints, the rest ints or strings.
+from 1, coord a list of ints, the rest ints or strings. step: an iteration of `op` where `op` is given (the
+timeline), else a step of the trace (time travel).
 """
 
 Provenance = Literal["predicted", "simulated", "measured"]
@@ -126,10 +127,10 @@ class LayoutInfo:
 
 @dataclass(frozen=True)
 class SliceInfo:
-    """The box of a tensor that one block touches in an op, as a function of the block and of the loop around.
+    """The box of a tensor that one block touches in an op, by the block and by the iteration of the loop.
 
-    Dimension d starts at base[d] + sum(blocks[d][axis] * block[axis]) + loop[d] * iteration and has extents[d]
-    elements; trips: iterations of the loop (1: none). table: int32 [blocks, rank] starts for iteration 0
+    Dimension d has extents[d] elements from base[d] + sum(blocks[d][axis] * block[axis]) + loop[d] * iteration
+    on; trips: iterations of the loop (1: none). table: int32 [blocks, rank] starts for iteration 0
     instead, blocks counted with axis 0 fastest, where the start is not affine.
     """
 
@@ -175,8 +176,8 @@ class Access:
     """A shared or global access of an op.
 
     kind: 'ld.shared', 'st.shared', 'ldmatrix', 'cp.async', 'atom.shared', 'ld.global', 'st.global' ...;
-    requests: warp-level instructions of a block; conflict_ways: worst bank conflict (1: none, 0: the addresses
-    depend on data); efficiency: useful bytes over bytes of the 32-byte sectors moved (global memory).
+    requests: warp-level instructions of a block; conflict_ways: worst bank conflict (1: none, 0: not known,
+    the addresses depend on data); efficiency: useful bytes over bytes of the 32-byte sectors moved (global).
     provenance: predicted from the addresses in the thread program, or simulated: counted by the emulator.
     addresses: of a predicted access, the byte that each lane of the worst warp asks for (-1: none), in the
     block's shared memory.
@@ -212,13 +213,31 @@ class TimelineBar:
 
 
 @dataclass(frozen=True)
+class TimelineTerm:
+    """A term of the sum that a launch's time is: `count` times `each_us`."""
+
+    text: str
+    count: float
+    each_us: float
+
+
+@dataclass(frozen=True)
 class TimelineInfo:
-    """Bars with where they come from, and (from bar, to bar) dependences."""
+    """Bars with where they come from, and (from bar, to bar) dependences.
+
+    cuts: (from, to) in microseconds of stretches that are left out of the picture, the same work going on in
+    them; total_us: the time of the whole launch, the sum of `terms`, one of which is the block that is drawn;
+    device: whose costs or clock they are.
+    """
 
     provenance: Provenance
     bars: tuple[TimelineBar, ...]
     arrows: tuple[tuple[int, int], ...] = ()
     note: str = ""
+    cuts: tuple[tuple[float, float], ...] = ()
+    terms: tuple[TimelineTerm, ...] = ()
+    total_us: float = 0.0
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -280,12 +299,18 @@ class Roof:
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A kernel on the roofline. intensity in FLOP/byte; time is predicted, or measured with a device."""
+    """A kernel on the roofline. intensity in FLOP/byte; time is predicted, or measured with a device.
+
+    id: the report that it is of; config: its tunables in words; occupancy as a share of the warps.
+    """
 
     label: str
     flops: float
     bytes: float
     time_us: Figure | None
+    id: str = ""
+    config: str = ""
+    occupancy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -297,6 +322,8 @@ class RooflineInfo:
     points: tuple[RooflinePoint, ...]
     predicted_us: float = 0.0
     limiter: str = ""
+    bounds: dict[str, float] = field(default_factory=dict[str, float])
+    """Microseconds that each unit of the device needs at least (predicted), by name."""
 
 
 @dataclass(frozen=True)
@@ -318,8 +345,9 @@ class DiffInfo:
     """One output against a reference.
 
     against: 'torch' | 'oracle'; verdict 'pass' | 'fail' | 'unchecked'; how: the rule that was applied, with
-    its numbers; heat: downsampled max |error| / bound, 2-D; histograms: (edges, counts) by name; pattern: a
-    guess at the cause.
+    its numbers; heat: downsampled max |error| / bound, 2-D; heat_at: which element of its heat_step box each
+    cell of the map stands for, row-major (None: the boxes are single elements); histograms: (edges, counts)
+    by name; pattern: a guess at the cause.
     """
 
     output: str
@@ -335,9 +363,128 @@ class DiffInfo:
     total: int = 0
     heat: np.ndarray | None = None
     heat_step: tuple[int, ...] = ()
+    heat_at: np.ndarray | None = None
     worst: tuple[WorstElement, ...] = ()
     histograms: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = field(default_factory=dict[str, Any])
     pattern: str = ""
+
+
+# ------------------------------------------------------------------ time travel
+
+Box = tuple[int, ...]
+"""Part of a buffer: its offsets, then its extents (2 x rank numbers)."""
+
+
+@dataclass(frozen=True)
+class TraceBuffer:
+    """What a trace follows.
+
+    scope: that of the buffer, or 'scalar' (a variable, shape ()), or 'register' (thread level: one row a
+    register, one column a thread). origin: where the drawn box starts in a global tensor. holds: of
+    registers and of shared memory at thread level, the buffer whose LayoutInfo says which element is where;
+    first_thread: of the columns.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
+    origin: tuple[int, ...] = ()
+    holds: str = ""
+    versions: int = 1
+    first_thread: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TraceSite:
+    """A statement that steps are made of. op: its OpInfo id, '' for none; vars: loop variables around it,
+    outermost first; text: the statement in one line.
+    """
+
+    name: str
+    line: int
+    text: str
+    op: str = ""
+    vars: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TraceWrite:
+    """What a step left in a box of a buffer.
+
+    at: first byte of its values in the trace's data (inflated), -1 when they were not kept; code: how they
+    are kept (views/trace.py); mask_at: first byte of the bits (row-major, least significant first) of the
+    elements that were written, -1 for all; nan, inf: how many there are; low, high: range of the finite ones.
+    """
+
+    buffer: int
+    box: Box
+    at: int
+    code: str
+    mask_at: int = -1
+    nan: int = 0
+    inf: int = 0
+    low: float = 0.0
+    high: float = 0.0
+
+
+@dataclass(frozen=True)
+class TraceRead:
+    """A box of a buffer that a step read."""
+
+    buffer: int
+    box: Box
+
+
+@dataclass(frozen=True)
+class TraceCheck:
+    """A buffer compared with the reference after a step. error: the largest |difference|; ratio: the largest
+    |difference| over what is allowed; wrong: elements beyond it; at: first byte of the map of differences
+    (code 'e1' of views/trace.py), -1 for none.
+    """
+
+    buffer: int
+    box: Box
+    error: float
+    ratio: float
+    wrong: int
+    at: int = -1
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One execution of a statement. at: values of the site's loop variables."""
+
+    site: int
+    at: tuple[int, ...]
+    writes: tuple[TraceWrite, ...] = ()
+    reads: tuple[TraceRead, ...] = ()
+    checks: tuple[TraceCheck, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one block did, step by step: at tile level (the specification's order) or at thread level (the
+    emulated thread program).
+
+    data: values, one zlib stream; total: steps that there were; kept: their numbers where only key steps are
+    here (empty: all are here); reference: what the checks compare with and how; stopped: the error that ended
+    the run.
+    """
+
+    level: Literal["tile", "thread"]
+    block: tuple[int, ...]
+    grid: tuple[int, ...]
+    buffers: tuple[TraceBuffer, ...]
+    sites: tuple[TraceSite, ...]
+    steps: tuple[TraceStep, ...]
+    data: np.ndarray | None = None
+    total: int = 0
+    kept: tuple[int, ...] = ()
+    reference: str = ""
+    note: str = ""
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -396,6 +543,8 @@ class Report:
     findings: tuple[Finding, ...] = ()
     figures: dict[str, Figure] = field(default_factory=dict[str, Figure])
     """compile_ms, run_ms, flops, bytes, nvrtc_ms ... by name."""
+    traces: tuple[Trace, ...] = ()
+    """Recorded runs of a block, for time travel."""
 
 
 # ------------------------------------------------------------------ JSON
