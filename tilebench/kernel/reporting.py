@@ -30,7 +30,7 @@ from tilebench.passes.stages import (
     Selected,
     Synchronised,
 )
-from tilebench.profiling import model, timeline
+from tilebench.profiling import model
 from tilebench.profiling.work import Work, count
 from tilebench.report import (
     BufferInfo,
@@ -45,6 +45,7 @@ from tilebench.report import (
     Report,
     Resources,
     RoleInfo,
+    RooflinePoint,
     Span,
 )
 from tilebench.targets import occupancy
@@ -429,19 +430,28 @@ def _performance(
     timelines: tuple[Any, ...] = ()
     device = model.device_for(arch, device_label(kernel) if kernel.target.is_gpu else "")
     occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
+    prediction: model.Prediction | None = None
     if stages is not None and device is not None:
         names = {s: (i, type(s).__name__.lower(), line_of(s.loc)) for s, i in ids.items()}
-        made = timeline.predicted(stages.stage(Scheduled), names, device, max(1, occupied.blocks))
-        timelines = (made,) if made else ()
+        call = kernel.last_call
+        grid = call.grid if call else tuple(int_value(g) or 0 for g in kernel.prim.grid)
+        prediction = model.predict(
+            stages.stage(Scheduled), work, device, occupied, grid, call.symbols if call else {}, names
+        )
+        timelines = (prediction.timeline,) if prediction.timeline.bars else ()
+    point = RooflinePoint(
+        kernel.name, 0.0, 0.0, None, identity(kernel), model.config_text(kernel.config),
+        resources.occupancy.value if resources.occupancy else None,
+    )  # fmt: skip
     if kernel.target.is_gpu:
-        if device is None:
+        if device is None or prediction is None:
             return None, timelines
-        info = model.gpu_roofline(work, device, model.predict(work, device, occupied), measured, kernel.name)
+        info = model.gpu_roofline(work, device, prediction, measured, point)
     else:
         from tilebench.profiling.cpu_peaks import cpu_name, peaks
 
         gflops, gb_s = peaks()
-        info = model.cpu_roofline(work, cpu_name(), gflops, gb_s, measured, kernel.name)
+        info = model.cpu_roofline(work, cpu_name(), gflops, gb_s, measured, point)
     if history:
         import dataclasses
 

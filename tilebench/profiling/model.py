@@ -1,18 +1,25 @@
-"""The performance model: a predicted time from the work, the resources and the device's data sheet; the
-roofline.
+"""The performance model: one block is played on its SM (profiling/timeline.py), and a launch is so many of
+them.
 
-A launch takes at least as long as its slowest resource: tensor cores, FP32 pipes, special functions, L2,
-memory. Waves that do not fill the device and what blocks cannot overlap lower each rate; the factors are the
-model's only free numbers and stand together below.
+    time of a launch = launch overhead + full waves x (a block's time, its SM full) + the last, thinner wave
+
+Rates are the data sheet's, lowered by the factors in profiling/block.py; those and the constants below are
+the model's only free numbers. The roofline's predicted time, the timeline's total and what the sliders show
+are this one sum; its terms are in the report (`TimelineInfo.terms`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilebench.profiling.work import Work
-from tilebench.report import Figure, Roof, RooflineInfo, RooflinePoint
+from tilebench.ir.expr import Var
+from tilebench.passes.stages import Scheduled
+from tilebench.profiling import block, timeline
+from tilebench.profiling.block import Program, Rates
+from tilebench.profiling.work import Work, block_values, typical_block
+from tilebench.report import Figure, Roof, RooflineInfo, RooflinePoint, TimelineInfo, TimelineTerm
 from tilebench.targets import Device, Occupancy, find_device
 
 DEFAULT_DEVICE = {
@@ -22,30 +29,26 @@ DEFAULT_DEVICE = {
 }  # fmt: skip
 """The product whose data sheet stands in for an architecture when no GPU is there."""
 
-MMA_SYNC_SHARE = 0.62
-"""mma.sync reaches about this share of the wgmma rate on sm_90 (arXiv 2402.13499)."""
 MEMORY_SHARE = 0.9
 """Share of the data sheet's bandwidth that a plain copy reaches (measured: 4.3 of 4.8 TB/s on an H200)."""
-ALU_SHARE = 0.5
-"""Share of the FP32 rate for other arithmetic: the data sheet counts an FMA as two operations."""
 L2_RATIO = 2.0
 """Bandwidth of L2 over that of memory (order of magnitude on the listed devices)."""
-OVERLAP_LOST = 1 / 3
-"""Part of the second slowest resource that is not hidden behind the slowest, as blocks alternate."""
-SPECIAL_PER_CLOCK = 16
-"""Special-function results per SM and clock (CUDA programming guide, arithmetic instructions)."""
 LAUNCH_US = 2.5
 """What an empty kernel takes on the device, in microseconds (order of magnitude; measured values are 2 to 3).
 """
+LIMITING_SHARE = 0.45
+"""A unit that is busy for at least this share of the time is called the limiter; below it, latency is."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """microseconds for each resource, the total, and which resource limits."""
+    """Microseconds of a launch. bounds: what each unit needs at least; terms add up to total_us."""
 
     total_us: float
-    parts: tuple[tuple[str, float], ...]
+    bounds: Mapping[str, float]
     limiter: str
+    terms: tuple[TimelineTerm, ...]
+    timeline: TimelineInfo
 
 
 def device_for(arch: str, name: str = "") -> Device | None:
@@ -53,48 +56,171 @@ def device_for(arch: str, name: str = "") -> Device | None:
     return (find_device(name) if name else None) or find_device(DEFAULT_DEVICE.get(arch, ""))
 
 
-def predict(work: Work, device: Device, occupancy: Occupancy) -> Prediction:
-    """The predicted time of a launch. Pure arithmetic on the data sheet; nothing is measured."""
-    slots = max(1, occupancy.blocks) * device.sm_count
-    waves = math.ceil(work.blocks / slots) if work.blocks else 0
-    fill = work.blocks / (waves * slots) if waves else 1.0
-    fill = max(fill, min(1.0, work.blocks / device.sm_count) / max(waves, 1)) if waves else 1.0
-    busy_sms = min(1.0, work.blocks / device.sm_count) if work.blocks else 1.0
-    share = MMA_SYNC_SHARE if device.arch == "sm_90a" else 0.9
+def rates_of(work: Work, device: Device, blocks: int, tensor_share: float) -> Rates:
+    """What an SM does in a microsecond when `blocks` blocks are in flight on the device.
+
+    Copies run at what L2 and memory give for this launch's mix of first and repeated reads, shared by the SMs
+    that have a block, and never faster than one SM can take.
+    """
+    busy = max(1, min(blocks, device.sm_count))
+    slowest = max(*_traffic(work, device))
+    shared = work.global_bytes / slowest / busy if slowest else math.inf
+    return Rates(device, min(shared, block.SM_BYTES_PER_CLOCK * float(device.boost_mhz)), tensor_share)
+
+
+def _traffic(work: Work, device: Device) -> tuple[float, float]:
+    """Microseconds that L2 and memory need for the whole launch."""
+    memory = work.tensor_bytes / (device.memory_gb_s * MEMORY_SHARE * 1e3)
+    return work.global_bytes / (device.memory_gb_s * L2_RATIO * 1e3), memory
+
+
+def bounds_of(work: Work, device: Device, tensor_share: float) -> dict[str, float]:
+    """Microseconds that each unit of the whole device needs at least for this work."""
     exact = work.tensor_flops.get("float32", 0.0)  # such a gemm is multiply-adds, not tensor cores
     tensor = sum(
-        flops / (max(device.tensor_tflops(dtype), 1e-9) * share * 1e6)
+        flops / (max(device.tensor_tflops(dtype), 1e-9) * tensor_share * 1e6)
         for dtype, flops in work.tensor_flops.items()
         if dtype != "float32"
     )
-    rest = work.flops - sum(work.tensor_flops.values())
-    alu = (rest / ALU_SHARE + exact) / (device.f32_tflops * 1e6)
-    special = work.transcendentals / (SPECIAL_PER_CLOCK * device.sm_count * device.boost_mhz)
-    memory = work.tensor_bytes / (device.memory_gb_s * MEMORY_SHARE * 1e3)
-    l2 = work.global_bytes / (device.memory_gb_s * L2_RATIO * 1e3)
-    parts = (
-        ("tensor cores", tensor / fill if fill else tensor),
-        ("FP32 pipes", alu / busy_sms),
-        ("special functions", special / busy_sms),
-        ("L2", l2),
-        ("memory", memory),
+    rest = max(0.0, work.flops - sum(work.tensor_flops.values()))
+    l2, memory = _traffic(work, device)
+    return {
+        "tensor cores": tensor,
+        "FP32 pipes": (rest / block.ALU_SHARE + exact) / (device.f32_tflops * 1e6),
+        "special functions": work.transcendentals
+        / (block.SPECIAL_PER_CLOCK * device.sm_count * device.boost_mhz),
+        "L2": l2,
+        "memory": memory,
+    }
+
+
+def tensor_share(scheduled: Scheduled, device: Device) -> float:
+    """The share of the tensor rate that the selected instructions can reach on the device."""
+    chosen = {i.name for i in scheduled.placed.partitioned.selected.instructions.values()}
+    if any(name.startswith("wgmma") for name in chosen):
+        return block.WGMMA_SHARE
+    return block.MMA_SYNC_SHARE.get(device.arch, block.OTHER_MMA_SHARE)
+
+
+def predict(
+    scheduled: Scheduled,
+    work: Work,
+    device: Device,
+    occupancy: Occupancy,
+    grid: tuple[int, ...],
+    symbols: Mapping[Var, int],
+    names: timeline.Names | None = None,
+) -> Prediction:
+    """The predicted time of a launch and the block that it is made of. Nothing is measured.
+
+    work, grid and symbols: of the launch; occupancy: blocks that share an SM; names: for the bars.
+    """
+    kernel = scheduled.kernel
+    share = tensor_share(scheduled, device)
+    together = max(1, min(occupancy.blocks, -(-work.blocks // device.sm_count)))
+    slots = together * device.sm_count
+    full, rest = divmod(work.blocks, slots)
+    index = typical_block(kernel, grid, symbols)
+    values = block_values(kernel, index, symbols)
+
+    def played(blocks: int, sharing: int) -> tuple[timeline.Play, Program]:
+        rates = rates_of(work, device, blocks, share)
+        program = block.program_of(scheduled, values, rates)
+        factor = block.residence(block.demands(program), block.idle(program, rates), sharing)
+        return timeline.play(program, names or {}, factor, sharing, rates), program
+
+    terms = [TimelineTerm("launch", 1, LAUNCH_US)]
+    drawn: timeline.Play | None = None
+    program: Program = ()
+    if full:
+        drawn, program = played(slots, together)
+        what = f"wave{'s' * (full > 1)} of {slots} blocks, {together} on each of {device.sm_count} SMs"
+        terms.append(TimelineTerm(what, full, drawn.now))
+    if rest:
+        sharing = -(-rest // device.sm_count)
+        last, own = played(rest, sharing)
+        what = f"{'last ' if full else ''}wave of {rest} block{'s' * (rest > 1)}, {sharing} on an SM"
+        terms.append(TimelineTerm(what, 1, last.now))
+        if drawn is None:
+            drawn, program, together = last, own, sharing
+    total = sum(t.count * t.each_us for t in terms)
+    bounds = bounds_of(work, device, share)
+    limiter = _limiter(bounds, total, work, device)
+    if drawn is None:
+        nothing = TimelineInfo("predicted", (), note="an empty grid", terms=tuple(terms), total_us=total)
+        return Prediction(total, bounds, limiter, tuple(terms), nothing)
+    info = TimelineInfo(
+        "predicted",
+        tuple(drawn.bars),
+        tuple(drawn.arrows),
+        _note(program, index, together, device),
+        tuple(drawn.cuts),
+        tuple(terms),
+        total,
+        f"model of {device.name}",
     )
-    slowest, longest = max(parts, key=lambda p: p[1])
-    second = sorted((t for _, t in parts), reverse=True)[1]
-    return Prediction(LAUNCH_US + longest + second * OVERLAP_LOST, parts, slowest)
+    return Prediction(total, bounds, limiter, tuple(terms), info)
+
+
+def _limiter(bounds: Mapping[str, float], total: float, work: Work, device: Device) -> str:
+    slowest = max(bounds, key=lambda name: bounds[name])
+    if total < 2 * LAUNCH_US:
+        return "the launch itself"
+    if bounds[slowest] >= LIMITING_SHARE * (total - LAUNCH_US):
+        return slowest
+    if work.blocks < device.sm_count:
+        return f"too few blocks ({work.blocks} for {device.sm_count} SMs)"
+    return f"latency ({slowest} busy {bounds[slowest] / total:.0%} of the time)"
+
+
+def _note(program: Program, index: tuple[int, ...], together: int, device: Device) -> str:
+    loops = [x for x in program if isinstance(x, block.Loop)]
+    parts: list[str] = []
+    if loops:
+        longest = max(loops, key=lambda x: x.trips)
+        shown = min(longest.trips, timeline.ITERATIONS_SHOWN)
+        if not longest.known:
+            parts.append("one iteration (how many there are is known at the call)")
+        elif shown < longest.trips:
+            first = shown - timeline.LAST_SHOWN
+            parts.append(f"the first {first} and last {timeline.LAST_SHOWN} of {longest.trips} iterations")
+        else:
+            parts.append(f"all {longest.trips} iterations")
+        parts.append(f"{longest.stages} stage{'s' * (longest.stages > 1)}")
+    sharing = f"{together} blocks share its SM" if together > 1 else "alone on its SM"
+    parts.append(f"block ({', '.join(map(str, index))}), {sharing}")
+    parts.append(f"rates from the data sheet of {device.name}")
+    return "; ".join(parts)
+
+
+def config_text(config: Mapping[str, object]) -> str:
+    """Tunables in words: 'block_M=128, num_stages=3'."""
+    return ", ".join(f"{k}={v}" for k, v in config.items())
 
 
 def gpu_roofline(
-    work: Work, device: Device, prediction: Prediction, measured: Figure | None, label: str
+    work: Work,
+    device: Device,
+    prediction: Prediction,
+    measured: Figure | None,
+    point: RooflinePoint,
 ) -> RooflineInfo:
-    """The roofline of a device's data sheet with this kernel on it."""
+    """The roofline of a device's data sheet with this kernel on it. point: label, id, config; the rest is
+    filled in.
+    """
     roofs = [
         Roof(
             f"memory {device.memory_gb_s:g} GB/s",
             "bandwidth",
             device.memory_gb_s * 1e9,
             f"data sheet of {device.name}",
-        )
+        ),
+        Roof(
+            f"L2 {device.memory_gb_s * L2_RATIO:g} GB/s",
+            "bandwidth",
+            device.memory_gb_s * L2_RATIO * 1e9,
+            "order of magnitude: twice the memory's",
+        ),
     ]
     for name, rate in (
         ("f16 tensor", device.f16_tflops),
@@ -107,21 +233,27 @@ def gpu_roofline(
                 Roof(f"{name} {rate:g} TFLOP/s", "compute", rate * 1e12, f"data sheet of {device.name}")
             )
     time = measured or Figure(prediction.total_us, "us", "predicted", f"model of {device.name}")
-    point = RooflinePoint(label, work.flops, work.tensor_bytes, time)
-    return RooflineInfo(device.name, tuple(roofs), (point,), prediction.total_us, prediction.limiter)
+    whole = _filled(point, work, time)
+    return RooflineInfo(
+        device.name, tuple(roofs), (whole,), prediction.total_us, prediction.limiter, dict(prediction.bounds)
+    )
+
+
+def _filled(point: RooflinePoint, work: Work, time: Figure) -> RooflinePoint:
+    return RooflinePoint(
+        point.label, work.flops, work.tensor_bytes, time, point.id, point.config, point.occupancy
+    )
 
 
 def cpu_roofline(
-    work: Work, name: str, gflops: float, gb_s: float, measured: Figure | None, label: str
+    work: Work, name: str, gflops: float, gb_s: float, measured: Figure | None, point: RooflinePoint
 ) -> RooflineInfo:
     """The roofline of this machine's CPU; its peaks are measured once a machine (profiling/cpu_peaks.py)."""
     roofs = (
         Roof(f"memory {gb_s:.0f} GB/s", "bandwidth", gb_s * 1e9, "measured on this machine"),
         Roof(f"f32 {gflops:.0f} GFLOP/s", "compute", gflops * 1e9, "measured on this machine"),
     )
-    predicted = max(work.flops / (gflops * 1e3), work.tensor_bytes / (gb_s * 1e3))
-    limiter = "FP32 units" if work.flops / gflops > work.tensor_bytes / gb_s else "memory"
-    time = measured or Figure(predicted, "us", "predicted", f"model of {name}")
-    return RooflineInfo(
-        name, roofs, (RooflinePoint(label, work.flops, work.tensor_bytes, time),), predicted, limiter
-    )
+    bounds = {"FP32 units": work.flops / (gflops * 1e3), "memory": work.tensor_bytes / (gb_s * 1e3)}
+    limiter = max(bounds, key=lambda unit: bounds[unit])
+    time = measured or Figure(bounds[limiter], "us", "predicted", f"model of {name}")
+    return RooflineInfo(name, roofs, (_filled(point, work, time),), bounds[limiter], limiter, bounds)

@@ -1,120 +1,157 @@
-"""The predicted timeline of a pipelined loop: its `Schedule` played on three resources with the model's
-costs.
+"""One block played on the units of its SM: the bars of the timeline, and how long the block takes.
+
+Statements run in order on three lanes; copies that a pipelined loop issues ahead run beside them. What a lane
+costs when blocks share the SM comes from profiling/block.py, so the block drawn here is the one that the
+predicted time of the launch is made of (profiling/model.py).
 """
 
 from __future__ import annotations
 
-from tilebench.ir.expr import int_value
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
 from tilebench.ir.tile import Stmt
-from tilebench.passes.stages import Schedule, Scheduled, ScheduledOp
-from tilebench.profiling.model import ALU_SHARE, MMA_SYNC_SHARE, SPECIAL_PER_CLOCK
-from tilebench.report import TimelineBar, TimelineInfo
-from tilebench.targets import Device
+from tilebench.profiling.block import LATENCY_US, STEP_CLOCKS, Lane, Loop, Program, Rates, Step
+from tilebench.report import TimelineBar
 
 ITERATIONS_SHOWN = 8
-"""At most this many iterations of the loop are drawn; the note says so when there are more."""
-LATENCY_US = 0.6
-"""Time from issuing a copy from memory to its data, in microseconds (order of magnitude, H100 class)."""
+"""At most this many iterations of a loop are drawn: the first ones and the last LAST_SHOWN."""
+LAST_SHOWN = 2
+ITERATIONS_PLAYED = 32
+"""A longer loop is played this far, then repeated at its steady pace, then played to its end."""
+
+Phase = Literal["prologue", "steady", "epilogue", ""]
+Names = Mapping[Stmt, tuple[str, str, int]]
+"""statement -> (op id, label, cell line)."""
 
 
-def _microseconds(op: ScheduledOp, device: Device, blocks_per_sm: int) -> float:
-    """Time of one execution by one block that has its SM's share of every unit."""
-    cost, share = op.cost, max(1, blocks_per_sm)
-    per_sm = device.sm_count
-    bytes_moved = cost.read.get("global", 0.0) + cost.written.get("global", 0.0)
-    if op.resource == "copy":
-        return bytes_moved * share / (device.memory_gb_s * 1e3 / per_sm)
-    if op.resource == "tensor":
-        return cost.flops * share / (device.f16_tflops * MMA_SYNC_SHARE * 1e6 / per_sm)
-    special = cost.transcendentals / (SPECIAL_PER_CLOCK * device.boost_mhz)
-    return share * max(cost.flops / (device.f32_tflops * ALU_SHARE * 1e6 / per_sm), special, 0.02)
+@dataclass
+class Play:
+    """A block being played. Times in microseconds since the block started."""
+
+    names: Names
+    factor: Mapping[Lane, float]
+    sharing: int
+    overhead: float
+    now: float = 0.0
+    bars: list[TimelineBar] = field(default_factory=list[TimelineBar])
+    arrows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    cuts: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+
+    def bar(self, step: Step, start: float, end: float, iteration: int, phase: Phase) -> int:
+        """Draw a step; gives the bar's number."""
+        ident, label, line = self.names.get(step.stmt, ("", type(step.stmt).__name__.lower(), 0))
+        if step.times > 1:
+            label = f"{label} x{step.times:.0f}"
+        self.bars.append(TimelineBar(step.lane, ident, label, start, end, iteration, phase, line))
+        return len(self.bars) - 1
+
+    def step(self, step: Step, iteration: int, phase: Phase) -> int:
+        """Play a step that runs in order; gives its bar."""
+        start = self.now + self.overhead
+        end = start + step.us * self.factor[step.lane]
+        self.now = end + (LATENCY_US if step.waits else 0.0)
+        return self.bar(step, start, end, iteration, phase)
+
+    def loop(self, loop: Loop) -> None:
+        """Play a loop: its copies ahead in a prologue, then iterations, the last ones with nothing to
+        issue.
+        """
+        ahead = [s for s in loop.steps if s.ahead]
+        rest = [s for s in loop.steps if not s.ahead]
+        trips, depth = loop.trips, loop.depth
+        copies_free = self.now
+        ready: dict[int, tuple[float, list[int]]] = {}
+        finished: dict[int, float] = {}
+        shown = _shown(trips)
+        cut_from, cut_to = 0.0, 0.0
+
+        def issue(k: int, at: float, phase: Phase) -> None:
+            nonlocal copies_free
+            start = max(at, copies_free)
+            held: list[int] = []
+            for s in ahead:
+                end = start + s.us * self.sharing
+                held.append(self.bar(s, start, end, k, phase))
+                start = end
+            copies_free = start
+            ready[k] = (start + LATENCY_US, held)
+
+        for k in range(min(depth, trips)):
+            issue(k, self.now, "prologue")
+        k = 0
+        while k < trips:
+            if k == ITERATIONS_PLAYED - LAST_SHOWN and trips > ITERATIONS_PLAYED:
+                # the steady pace, over the later half of what was played
+                skipped = trips - ITERATIONS_PLAYED
+                half = ITERATIONS_PLAYED // 2
+                pace = (finished[k - 1] - finished[k - 1 - half]) / half
+                self.now += pace * skipped
+                copies_free += pace * skipped
+                ready = {i + skipped: (t + pace * skipped, []) for i, (t, _) in ready.items() if i >= k}
+                finished = {i + skipped: t + pace * skipped for i, t in finished.items()}
+                k += skipped
+            if k == shown[1] and trips > ITERATIONS_SHOWN:
+                cut_to = self.now
+            phase: Phase = ("steady" if k + depth < trips else "epilogue") if depth else ""
+            if ahead:
+                if k + depth < trips:
+                    issue(k + depth, finished.get(k - 1, self.now), "steady")
+                self.now = max(self.now, ready[k][0])
+            first = len(self.bars)
+            for s in rest:
+                self.step(s, k, phase)
+            if ahead and len(self.bars) > first:
+                self.arrows += [(held, first) for held in ready[k][1]]
+            finished[k] = self.now
+            if k == shown[0] - 1 and trips > ITERATIONS_SHOWN:
+                cut_from = self.now
+            k += 1
+        if trips > ITERATIONS_SHOWN:
+            self.cuts.append((cut_from, cut_to))
 
 
-def predicted(
-    scheduled: Scheduled, names: dict[Stmt, tuple[str, str, int]], device: Device, blocks_per_sm: int
-) -> TimelineInfo | None:
-    """Bars of the first iterations of the first pipelined loop; names: statement -> (op id, label, cell
-    line).
+def _shown(trips: int) -> tuple[int, int]:
+    """(iterations drawn from the start, the first of those drawn at the end)."""
+    if trips <= ITERATIONS_SHOWN:
+        return trips, trips
+    return ITERATIONS_SHOWN - LAST_SHOWN, trips - LAST_SHOWN
 
-    None without one.
+
+def play(program: Program, names: Names, factor: Mapping[Lane, float], sharing: int, rates: Rates) -> Play:
+    """The block from its first statement to its last, `sharing` blocks on the SM.
+
+    The bars are those to be drawn: nothing inside a cut.
     """
-    if not scheduled.schedules:
-        return None
-    schedule = scheduled.schedules[0]
-    trips = _trips(schedule)
-    if trips == 0:
-        return None
-    bars, arrows = _play(schedule, names, device, blocks_per_sm, trips)
-    if trips is None:
-        shown = f"the first {ITERATIONS_SHOWN} iterations, if there are as many"
-    elif trips > ITERATIONS_SHOWN:
-        shown = f"the first {ITERATIONS_SHOWN} of {trips} iterations"
-    else:
-        shown = f"all {trips} iterations"
-    note = (
-        f"{shown} of one block; {schedule.stages} stages, room for {blocks_per_sm} blocks on an SM; "
-        f"costs from the data sheet of {device.name}"
-    )
-    return TimelineInfo("predicted", tuple(bars), tuple(arrows), note)
+    played = Play(names, factor, sharing, STEP_CLOCKS / rates.clocks)
+    for item in program:
+        if isinstance(item, Loop):
+            played.loop(item)
+        else:
+            played.step(item, -1, "")
+    return _trimmed(played)
 
 
-def _trips(schedule: Schedule) -> int | None:
-    """Iterations of the loop, None when only the call knows."""
-    start, stop = int_value(schedule.loop.start), int_value(schedule.loop.stop)
-    return None if start is None or stop is None else max(0, stop - start)
-
-
-def _play(
-    schedule: Schedule,
-    names: dict[Stmt, tuple[str, str, int]],
-    device: Device,
-    blocks_per_sm: int,
-    trips: int | None,
-) -> tuple[list[TimelineBar], list[tuple[int, int]]]:
-    producers = [op for op in schedule.ops if op.asynchronous and op.resource == "copy"]
-    consumers = [op for op in schedule.ops if op not in producers]
-    depth = max(1, schedule.stages - 1) if producers else 0
+def _trimmed(played: Play) -> Play:
+    """Without what falls into a cut: bars inside it go, bars that reach into it end at its edge."""
+    kept: dict[int, int] = {}
     bars: list[TimelineBar] = []
-    arrows: list[tuple[int, int]] = []
-    copy_free = 0.0
-    ready: dict[int, tuple[float, list[int]]] = {}
-    now = 0.0
-    done: dict[int, tuple[float, int]] = {}
-
-    def add(op: ScheduledOp, lane: str, start: float, end: float, k: int, phase: str) -> int:
-        ident, label, line = names.get(op.stmt, ("", type(op.stmt).__name__.lower(), 0))
-        bars.append(TimelineBar(lane, ident, label, round(start, 4), round(end, 4), k, phase, line))  # type: ignore[arg-type]
-        return len(bars) - 1
-
-    def issue(k: int, at: float, phase: str) -> None:
-        nonlocal copy_free
-        start = max(at, copy_free)
-        held: list[int] = []
-        for op in producers:
-            end = start + _microseconds(op, device, blocks_per_sm)
-            held.append(add(op, "copy", start, end, k, phase))
-            start = end
-        copy_free = start
-        ready[k] = (start + LATENCY_US, held)
-
-    last = ITERATIONS_SHOWN + depth if trips is None else trips
-    shown = min(last, ITERATIONS_SHOWN)
-    for k in range(min(depth, last)):
-        issue(k, 0.0, "prologue")
-    for k in range(shown):
-        phase = "steady" if k + depth < last else "epilogue"
-        if producers:
-            if k + depth < last:
-                before = done.get(k - 1)
-                issue(k + depth, before[0] if before else now, "steady")
-            now = max(now, ready[k][0])
-        first = len(bars)
-        for op in consumers:
-            lane = {"tensor": "tensor cores", "alu": "ALU", "copy": "copy"}[op.resource]
-            end = now + _microseconds(op, device, blocks_per_sm)
-            add(op, lane, now, end, k, phase)
-            now = end
-        if producers and len(bars) > first:
-            arrows += [(held, first) for held in ready[k][1]]
-        done[k] = (now, len(bars) - 1)
-    return bars, arrows
+    for number, bar in enumerate(played.bars):
+        whole: TimelineBar | None = bar
+        for start, end in played.cuts:
+            if bar.end_us <= start or bar.start_us >= end:
+                continue
+            if bar.start_us < start:
+                whole = replace(bar, end_us=start)
+            elif bar.end_us > end:
+                whole = replace(bar, start_us=end)
+            else:
+                whole = None
+                break
+        if whole is not None:
+            kept[number] = len(bars)
+            bars.append(replace(whole, start_us=round(whole.start_us, 4), end_us=round(whole.end_us, 4)))
+    arrows = [(kept[a], kept[b]) for a, b in played.arrows if a in kept and b in kept]
+    cuts = [(round(a, 4), round(b, 4)) for a, b in played.cuts]
+    return replace(played, bars=bars, arrows=arrows, cuts=cuts)

@@ -213,6 +213,50 @@ class _Tally:
             self.touched.add(region.buffer)
 
 
+def work_of(stmt: Stmt, values: Mapping[Var, float]) -> Work:
+    """The Work of one execution of a statement by a block. tensor_bytes is 0: a launch has it, a step does
+    not.
+    """
+    tally = _Tally()
+    tally.visit(stmt, 1.0, dict(values))
+    return Work(tally.flops, tally.tensor, tally.transcendentals, tally.read, tally.written, 0.0, 1)
+
+
+def typical_block(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> tuple[int, ...]:
+    """The index of the block whose work is nearest to the average (blocks of a causal loop differ).
+
+    The first of several that are equally near; (0, ...) for an empty grid.
+    """
+    total = math.prod(grid)
+    if total == 0:
+        return tuple(0 for _ in grid)
+    indices: list[tuple[int, ...]] = []
+    efforts: list[float] = []
+    for flat in _sampled(total):
+        index = _index(flat, grid)
+        tally = _Tally()
+        tally.visit(kernel.body, 1.0, block_values(kernel, index, symbols))
+        moved = tally.read.get("global", 0.0) + tally.written.get("global", 0.0)
+        indices.append(index)
+        efforts.append(tally.flops + moved)
+    mean = sum(efforts) / len(efforts)
+    return min(zip(indices, efforts, strict=True), key=lambda pair: abs(pair[1] - mean))[0]
+
+
+def block_values(kernel: Kernel, index: tuple[int, ...], symbols: Mapping[Var, int]) -> dict[Var, float]:
+    """What is known in the block at `index`: its indices and the symbols of the call."""
+    values: dict[Var, float] = {v: float(x) for v, x in symbols.items()}
+    return values | {v: float(i) for v, i in zip(kernel.blocks, index, strict=False)}
+
+
+def _sampled(total: int) -> list[int]:
+    return [int(f) for f in np.unique(np.linspace(0, total - 1, min(total, SAMPLED_BLOCKS)).astype(int))]
+
+
+def _index(flat: int, grid: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(flat, tuple(reversed(grid)))[::-1])
+
+
 def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> Work:
     """The Work of a launch on `grid` with these symbol values.
 
@@ -221,13 +265,10 @@ def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> 
     total = math.prod(grid)
     if total == 0:
         return Work(0.0, {}, 0.0, {}, {}, 0.0, 0)
-    chosen = np.unique(np.linspace(0, total - 1, min(total, SAMPLED_BLOCKS)).astype(int))
+    chosen = _sampled(total)
     tally = _Tally()
     for flat in chosen:
-        index = np.unravel_index(int(flat), tuple(reversed(grid)))[::-1]
-        values: dict[Var, float] = {v: float(x) for v, x in symbols.items()}
-        values |= {v: float(i) for v, i in zip(kernel.blocks, index, strict=False)}
-        tally.visit(kernel.body, 1.0, values)
+        tally.visit(kernel.body, 1.0, block_values(kernel, _index(flat, grid), symbols))
     scale = total / len(chosen)
     sizes = {**{v: float(x) for v, x in symbols.items()}}
     tensor_bytes = 0.0

@@ -1,0 +1,251 @@
+"""One block's program as the model sees it: steps and loops, each step with its work on the units of an SM.
+
+The tile program is read for one block (its indices known), so that trip counts that depend on the block are
+numbers. What one step costs is counted by the same walk as the whole launch (profiling/work.py): the two
+never disagree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tilebench.ir.expr import Var
+from tilebench.ir.rewrite import walk
+from tilebench.ir.tile import Bind, For, If, Parallel, Pipelined, Seq, Stmt, TileOp, Versioned, While
+from tilebench.passes.stages import Schedule, Scheduled
+from tilebench.profiling.work import Work, evaluate, work_of
+from tilebench.targets import Device
+
+Lane = Literal["copy", "tensor cores", "ALU"]
+LANES: tuple[Lane, ...] = ("copy", "tensor cores", "ALU")
+
+WGMMA_SHARE = 0.7
+"""Share of the data sheet's tensor rate that the best f16 products sustain on an H200 (cuBLAS, 4096^3 to
+8192^3: 660 to 700 of 989 TFLOP/s; the clock falls under that load). Measured beside our own in
+tests/perf/h200.py.
+"""
+MMA_SYNC_SHARE = {"sm_90": 0.43, "sm_90a": 0.43}
+"""Share that mma.sync reaches: 62 % of the wgmma rate on sm_90 (arXiv 2402.13499), elsewhere
+OTHER_MMA_SHARE.
+"""
+OTHER_MMA_SHARE = 0.9
+ALU_SHARE = 0.5
+"""Share of the FP32 rate for other arithmetic: the data sheet counts an FMA as two operations."""
+SPECIAL_PER_CLOCK = 16
+"""Special-function results per SM and clock (CUDA programming guide, arithmetic instructions)."""
+SHARED_PER_CLOCK = 128
+"""Bytes of shared memory per SM and clock: 32 banks of 4 bytes (CUDA programming guide, shared memory)."""
+SM_BYTES_PER_CLOCK = 64
+"""Most bytes that one SM takes from L2 per clock (A100 whitepaper: 5120 bytes for 108 SMs, each with a
+64-byte port).
+"""
+LATENCY_US = 0.6
+"""From issuing a copy from memory to its data, in microseconds (order of magnitude, H100 class)."""
+STEP_CLOCKS = 40
+"""What starting and ending a step costs a block (index arithmetic, a barrier), in clocks: order of
+magnitude.
+"""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one SM does in a microsecond. copy_bytes: its share of L2 and memory in this launch."""
+
+    device: Device
+    copy_bytes: float
+    tensor_share: float
+
+    @property
+    def clocks(self) -> float:
+        """Clocks in a microsecond."""
+        return float(self.device.boost_mhz)
+
+    def tensor_flops(self, dtype: str) -> float:
+        """Tensor-core FLOP of an SM in a microsecond, for operands of a dtype by name."""
+        return max(self.device.tensor_tflops(dtype) * self.tensor_share * 1e6 / self.device.sm_count, 1e-9)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A statement that the block executes as one. us: on `lane`, alone on its SM.
+
+    ahead: a copy that a pipelined loop issues for a later iteration; waits: it needs its data from memory
+    before the next step. times: executions drawn as one (a loop inside a loop).
+    """
+
+    stmt: Stmt
+    lane: Lane
+    us: float
+    ahead: bool = False
+    waits: bool = False
+    times: float = 1.0
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over steps. trips: as counted for this block; known: whether the program tells."""
+
+    steps: tuple[Step, ...]
+    trips: int
+    stages: int = 1
+    known: bool = True
+
+    @property
+    def depth(self) -> int:
+        """Iterations that the copies run ahead."""
+        return max(0, self.stages - 1) if any(s.ahead for s in self.steps) else 0
+
+
+Program = tuple[Step | Loop, ...]
+
+
+def program_of(scheduled: Scheduled, values: Mapping[Var, float], rates: Rates) -> Program:
+    """The block's steps in order. values: the block's indices and the symbols of the call."""
+    reader = _Reader(scheduled, rates)
+    return tuple(reader.visit(scheduled.kernel.body, dict(values)))
+
+
+class _Reader:
+    def __init__(self, scheduled: Scheduled, rates: Rates) -> None:
+        self.rates = rates
+        self.schedules: dict[int, Schedule] = {id(s.loop): s for s in scheduled.schedules}
+        partitioned = scheduled.placed.partitioned
+        self.warp_grids = partitioned.warp_grids
+        self.instructions = partitioned.selected.instructions
+
+    def visit(self, s: Stmt, values: dict[Var, float]) -> list[Step | Loop]:
+        match s:
+            case Seq():
+                found: list[Step | Loop] = []
+                for part in s.body:
+                    if isinstance(part, Bind):
+                        value = evaluate(part.value, values)
+                        if value is not None:
+                            values = {**values, part.var: value}
+                    found += self.visit(part, values)
+                return found
+            case Bind():
+                return []
+            case If():
+                decided = evaluate(s.condition, values)
+                if decided is None or decided:
+                    return self.visit(s.then, values)
+                return [] if s.orelse is None else self.visit(s.orelse, values)
+            case Versioned() | While():
+                return self.visit(s.body, values)
+            case For() | Pipelined() if _has_ops(s.body):
+                return [self._loop(s, values)]
+            case _:
+                step = self.step(s, values)
+                return [] if step is None else [step]
+
+    def _loop(self, s: For | Pipelined, values: dict[Var, float]) -> Loop:
+        start, stop = evaluate(s.start, values), evaluate(s.stop, values)
+        stride = (evaluate(s.step, values) or 1.0) if isinstance(s, For) else 1.0
+        known = start is not None and stop is not None
+        trips = max(0, math.ceil(((stop or 0) - (start or 0)) / stride)) if known else 1
+        inside = {**values, s.var: (start or 0.0) + stride * (trips // 2)}
+        schedule = self.schedules.get(id(s))
+        ahead = {id(op.stmt) for op in schedule.ops if op.asynchronous} if schedule else set[int]()
+        steps: list[Step] = []
+        for item in self.visit(s.body, inside):
+            steps += [item] if isinstance(item, Step) else _flattened(item)
+        steps = [replace(x, ahead=True, waits=False) if id(x.stmt) in ahead else x for x in steps]
+        return Loop(tuple(steps), trips, schedule.stages if schedule else 1, known)
+
+    def step(self, s: Stmt, values: Mapping[Var, float]) -> Step | None:
+        """A statement with its time on the unit that it keeps busy longest; None when it does nothing."""
+        work = work_of(s, values)
+        times = self.times(s, work)
+        lane = max(LANES, key=lambda name: times[name])
+        if not any(times.values()):
+            return None
+        return Step(s, lane, times[lane], waits=work.read.get("global", 0.0) > 0)
+
+    def times(self, s: Stmt, work: Work) -> dict[Lane, float]:
+        """Microseconds on each lane for one execution, alone on the SM."""
+        rates, device = self.rates, self.rates.device
+        exact = work.tensor_flops.get("float32", 0.0)  # such a gemm is multiply-adds, not tensor cores
+        tensor = sum(f / rates.tensor_flops(d) for d, f in work.tensor_flops.items() if d != "float32")
+        per_sm = device.f32_tflops * 1e6 / device.sm_count
+        rest = max(0.0, work.flops - sum(work.tensor_flops.values()))
+        alu = (rest / ALU_SHARE + exact) / per_sm
+        special = work.transcendentals / (SPECIAL_PER_CLOCK * rates.clocks)
+        shared = self.shared_bytes(s, work) / (SHARED_PER_CLOCK * rates.clocks)
+        copy = work.global_bytes / rates.copy_bytes
+        if tensor:
+            return {"copy": copy, "tensor cores": max(tensor, shared), "ALU": max(alu, special)}
+        return {"copy": copy, "tensor cores": 0.0, "ALU": max(alu, special, shared)}
+
+    def shared_bytes(self, s: Stmt, work: Work) -> float:
+        """Bytes that the step moves from and to shared memory; operands of a gemm once for each warp that
+        reads them.
+        """
+        plain = work.read.get("shared", 0.0) + work.written.get("shared", 0.0)
+        if not isinstance(s, TileOp) or s not in self.warp_grids or not hasattr(s, "a"):
+            return plain
+        instruction = self.instructions.get(s)
+        rows, columns = self.warp_grids[s]
+        if instruction is not None and instruction.name.startswith("wgmma"):
+            rows = max(1, rows // 4)  # a warpgroup reads B once for its four warps
+        a, b = getattr(s, "a"), getattr(s, "b")  # noqa: B009  (an op with operands: see ops/gemm)
+        return float(
+            sum(
+                math.prod(r.shape) * r.dtype.bytes * copies
+                for r, copies in ((a, columns), (b, rows))
+                if r.buffer.scope == "shared"
+            )
+        )
+
+
+def _has_ops(body: Stmt) -> bool:
+    return any(isinstance(n, TileOp | Parallel) for n in walk(body))
+
+
+def _flattened(loop: Loop) -> list[Step]:
+    """A loop inside a loop as steps that stand for all its trips."""
+    return [replace(s, us=s.us * loop.trips, times=s.times * loop.trips, ahead=False) for s in loop.steps]
+
+
+def demands(program: Program) -> dict[Lane, float]:
+    """Microseconds of the block on each lane by steps that run in order (copies that run ahead are left
+    out).
+    """
+    total: dict[Lane, float] = dict.fromkeys(LANES, 0.0)
+    for item in program:
+        for step in (item,) if isinstance(item, Step) else item.steps:
+            if not step.ahead:
+                total[step.lane] += step.us * (item.trips if isinstance(item, Loop) else 1)
+    return total
+
+
+def idle(program: Program, rates: Rates) -> float:
+    """Microseconds in which the block occupies no unit: waiting for memory, starting and ending steps."""
+    overhead = STEP_CLOCKS / rates.clocks
+    total = 0.0
+    for item in program:
+        for step in (item,) if isinstance(item, Step) else item.steps:
+            if not step.ahead:
+                trips = item.trips if isinstance(item, Loop) else 1
+                total += trips * (overhead + (LATENCY_US if step.waits else 0.0))
+    return total
+
+
+def residence(needs: Mapping[Lane, float], waiting: float, blocks: int) -> dict[Lane, float]:
+    """How many times longer a step takes on each lane when `blocks` blocks share the SM.
+
+    Exact mean-value analysis of a closed network: each block goes from lane to lane and queues behind those
+    that it meets there; `waiting` is the time that it spends on none. One block waits for nobody (1.0);
+    when one lane is the bottleneck its factor tends to `blocks`. Source: Reiser and Lavenberg, JACM 27
+    (1980), 313-322.
+    """
+    queue: dict[Lane, float] = dict.fromkeys(LANES, 0.0)
+    factor: dict[Lane, float] = dict.fromkeys(LANES, 1.0)
+    for n in range(1, max(1, blocks) + 1):
+        factor = {lane: 1.0 + queue[lane] for lane in LANES}
+        cycle = waiting + sum(needs[lane] * factor[lane] for lane in LANES)
+        queue = {lane: n * needs[lane] * factor[lane] / cycle if cycle else 0.0 for lane in LANES}
+    return factor
