@@ -129,9 +129,9 @@ class LayoutInfo:
 class SliceInfo:
     """The box of a tensor that one block touches in an op, by the block and by the iteration of the loop.
 
-    Dimension d has extents[d] elements from base[d] + sum(blocks[d][axis] * block[axis]) + loop[d] * iteration
-    on; trips: iterations of the loop (1: none). table: int32 [blocks, rank] starts for iteration 0
-    instead, blocks counted with axis 0 fastest, where the start is not affine.
+    Dimension d has extents[d] elements from base[d] + sum(blocks[d][axis] * block[axis]) + loop[d] *
+    iteration on; trips: iterations of the loop (1: none). table: int32 [blocks, rank] starts for iteration
+    0 instead, blocks counted with axis 0 fastest, where the start is not affine.
     """
 
     buffer: str
@@ -502,6 +502,102 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Tunable:
+    """A parameter of a kernel that can be changed: its values as text, in order; value: the one in force."""
+
+    name: str
+    values: tuple[str, ...]
+    value: str
+
+
+@dataclass(frozen=True)
+class TriedPoint:
+    """One choice of the tunables and what is known of it.
+
+    state: 'predicted' (from the stages, nothing compiled: registers are an estimate), 'compiled' (registers
+    and spills from the compiler's log), 'illegal' (reason says why); point: on the roofline, its time
+    predicted; milliseconds: what finding this out took; kept: pinned by the user; id: of the report, once
+    compiled.
+    """
+
+    config: dict[str, str]
+    state: Literal["predicted", "compiled", "illegal"]
+    reason: str = ""
+    resources: Resources = field(default_factory=Resources)
+    point: RooflinePoint | None = None
+    limiter: str = ""
+    milliseconds: float = 0.0
+    kept: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class WhatIfInfo:
+    """The tunables of a kernel, the points tried so far, and the device that predictions are for."""
+
+    tunables: tuple[Tunable, ...]
+    tried: tuple[TriedPoint, ...]
+    device: str = ""
+    base: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Something that differs between two compiles. verdict: whether the change is for the better, where that
+    can be said.
+    """
+
+    group: Literal["setting", "resource", "time", "instruction", "result"]
+    what: str
+    before: str
+    after: str
+    change: str = ""
+    verdict: Literal["better", "worse", ""] = ""
+
+
+@dataclass(frozen=True)
+class LayoutDelta:
+    """A buffer whose layout differs.
+
+    moved of total elements are in another place; map: uint8 [rows, columns], the share of each part of the
+    tile that moved (255: all), None when there is nothing to map.
+    """
+
+    buffer: str
+    before: str
+    after: str
+    moved: int = 0
+    total: int = 0
+    map: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """One level of code that differs: a unified difference, at most so many lines.
+
+    lines: (mark, text) with mark ' ', '+', '-' or '@'.
+    """
+
+    level: str
+    added: int
+    removed: int
+    lines: tuple[tuple[str, str], ...] = ()
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class CompareInfo:
+    """What changed from an earlier compile to this one."""
+
+    before: str
+    before_id: str
+    after: str
+    deltas: tuple[Delta, ...] = ()
+    layouts: tuple[LayoutDelta, ...] = ()
+    texts: tuple[TextDelta, ...] = ()
+
+
+@dataclass(frozen=True)
 class RoleInfo:
     """A group of warps and what it does."""
 
@@ -541,6 +637,8 @@ class Report:
     roofline: RooflineInfo | None = None
     diffs: tuple[DiffInfo, ...] = ()
     findings: tuple[Finding, ...] = ()
+    compare: CompareInfo | None = None
+    whatif: WhatIfInfo | None = None
     figures: dict[str, Figure] = field(default_factory=dict[str, Figure])
     """compile_ms, run_ms, flops, bytes, nvrtc_ms ... by name."""
     traces: tuple[Trace, ...] = ()
