@@ -16,6 +16,7 @@ _LAZY = {
     "autotune": "tilebench.kernel.tune",
     "Kernel": "tilebench.kernel.compiled",
     "emulate": "tilebench.kernel.emulate",
+    "record": "tilebench.kernel.record",
     "run": "tilebench.kernel.session",
     "show": "tilebench.notebook.display",
     "TileError": "tilebench.errors",

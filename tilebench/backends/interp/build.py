@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Interpreted:
         self.typed, self.built = typed, built
         self.check_init, self.check_races, self.observer = check_init, check_races, observer
         self.findings: tuple[Finding, ...] = ()
+        self.watch: Callable[[Buffer, tuple[int, ...]], Any] | None = None  # a recorder's (record.py)
         kernel = typed.kernel
         self._raw = raw_roots(kernel.buffers)
         self._facts = Facts()
@@ -74,6 +75,8 @@ class Interpreted:
                 continue
             array = _array(param.name, param.value, argument)
             sharing = Sharing(param.value, array.shape) if self.check_races else None
+            if self.watch is not None:
+                sharing = self.watch(param.value, array.shape)
             cells[param.value] = Cell(array, param.value.dtype, True, sharing=sharing)
         sizes = Block(kernel.thread_count, dict(cells), env, (), self._raw, {}, False, {})
         for buffer in kernel.buffers:
@@ -105,6 +108,7 @@ class Interpreted:
         block = Block(
             kernel.thread_count, dict(cells), here, coordinates, self._raw, safe, self.check_init, self._plans
         )
+        block.watch = self.watch
         block.bind(kernel.thread, np.arange(kernel.thread_count, dtype=kernel.thread.dtype.compute_dtype))
         Runner(block, self.observer, self._facts, self.check_races).run(kernel.body)
 

@@ -6,7 +6,7 @@ variable, of size 1 where it does not vary. `mask` says which of them are active
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class State:
         self.constants: dict[Expr, Value] = {}
         self.statement: Any = None  # the statement under way, for reports of races between blocks
         self.in_atomic = False
+        self.watch: Callable[[Buffer, tuple[int, ...]], Any] | None = None  # a recorder's (record.py)
         self.iterations: Iterations | None = (
             None  # accesses of the Parallel nest under way, when races are looked for
         )
@@ -118,8 +119,9 @@ class State:
             private = root.scope in ("local", "var")
             shape = ((1,) if private else ()) + root.static_shape
             valid = np.zeros(shape, bool) if self.check_init else None
+            watch = self.watch(root, shape) if self.watch is not None and not private else None
             found = self.cells[root] = Cell(
-                poison(shape, root.dtype, raw), root.dtype, raw, int(private), valid
+                poison(shape, root.dtype, raw), root.dtype, raw, int(private), valid, watch
             )
         return found
 

@@ -1,0 +1,319 @@
+"""`record`: run one block of a kernel and keep what every step did, for time travel.
+
+At tile level the specification runs (backends/interp), one step a statement of the cell. At thread level the
+emulator runs the thread program, one step a statement of it, all threads together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tilebench import compiler
+from tilebench.backends.recording import Full, Log, Step
+from tilebench.errors import LaunchError, TileError, nearest
+from tilebench.ir.tile import Buffer
+from tilebench.kernel import args as arguments
+from tilebench.kernel import tracing, verify
+from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.reporting import line_of, make_report, ops_of
+from tilebench.passes.stages import Typed
+from tilebench.report import Report, Trace, TraceStep
+from tilebench.targets import parse
+from tilebench.views import trace as codec
+
+LIVE_BYTES = 1_300_000
+"""Of a trace's packed values; with the rest of a report it stays below 1.5 MB."""
+STEP_LIMIT, COPY_LIMIT = 20_000, 512 << 20
+"""Steps, and bytes of copies, at which a recording ends early."""
+Level = Literal["tile", "thread"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a reference function is asked about: the state after a step.
+
+    step: its number; line and op: of the statement; at: loop variables by name; values: what each buffer
+    holds, by name (copies are yours to make); inputs: the kernel's arguments by name.
+    """
+
+    step: int
+    line: int
+    op: str
+    at: Mapping[str, int]
+    values: Mapping[str, np.ndarray]
+    inputs: Mapping[str, np.ndarray]
+
+
+Reference = Callable[[Moment], Mapping[str, Any] | None] | Literal["oracle"] | None
+"""'oracle': float64 with error bounds. A function gives what buffers should hold after a step, by name, or
+None where it has nothing to say.
+"""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded block: the trace, and the kernel's report with the trace in it. Displays as the step view."""
+
+    trace: Trace
+    report: Report
+    seconds: float = 0.0
+
+    @property
+    def steps(self) -> tuple[TraceStep, ...]:
+        """The steps, in order."""
+        return self.trace.steps
+
+    def value(self, buffer: str, step: int = -1) -> np.ndarray:
+        """What a buffer held after a step (-1: the last); NaN where nothing was written yet.
+
+        Raises KeyError naming the buffers that there are.
+        """
+        number = self._buffer(buffer)
+        return codec.Replay(self.trace).to(self._step(step)).values[number].copy()
+
+    def who_wrote(self, buffer: str, element: Sequence[int], step: int = -1) -> int | None:
+        """The step that last wrote an element (in the tensor's own indices), up to `step`; None: nobody."""
+        number = self._buffer(buffer)
+        origin = self.trace.buffers[number].origin or (0,) * len(element)
+        place = tuple(int(e) - o for e, o in zip(element, origin, strict=True))
+        data = codec.inflated(self.trace)
+        for k in range(self._step(step), -1, -1):
+            for w in self.trace.steps[k].writes:
+                offsets, extents = codec.split(w.box)
+                inside = all(o <= p < o + n for p, o, n in zip(place, offsets, extents, strict=True))
+                if w.buffer == number and inside:
+                    mask = codec.mask_of(data, w)
+                    if mask is None or mask[tuple(p - o for p, o in zip(place, offsets, strict=True))]:
+                        return k
+        return None
+
+    def find(self, condition: Callable[[Moment], bool]) -> int | None:
+        """The first step after which the condition holds; None: never."""
+        for moment in moments(self.trace):
+            if condition(moment):
+                return moment.step
+        return None
+
+    def first_nan(self) -> int | None:
+        """The first step that wrote a NaN."""
+        return next((k for k, s in enumerate(self.steps) if any(w.nan for w in s.writes)), None)
+
+    def first_wrong(self) -> int | None:
+        """The first step that the reference contradicts."""
+        return next((k for k, s in enumerate(self.steps) if any(c.wrong for c in s.checks)), None)
+
+    def _buffer(self, name: str) -> int:
+        names = [b.name for b in self.trace.buffers]
+        if name not in names:
+            raise KeyError(f"{name}{nearest(name, names)}: the trace has {', '.join(names)}")
+        return names.index(name)
+
+    def _step(self, step: int) -> int:
+        if not -len(self.steps) <= step < len(self.steps):
+            raise IndexError(f"step {step}: there are {len(self.steps)}")
+        return step % len(self.steps)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from tilebench.views import Board
+
+        return Board(self.report, ("step",))._repr_mimebundle_(include, exclude)
+
+    def __repr__(self) -> str:
+        from tilebench.views import step
+
+        return f"{step.sentence(self.trace)} (recorded in {self.seconds:.2f} s)"
+
+
+def moments(trace: Trace, inputs: Mapping[str, np.ndarray] | None = None) -> Iterator[Moment]:
+    """The state after each step of a trace."""
+    replay = codec.Replay(trace)
+    for k, step in enumerate(trace.steps):
+        replay.to(k)
+        site = trace.sites[step.site]
+        values = {b.name: v for b, v in zip(trace.buffers, replay.values, strict=True)}
+        yield Moment(
+            k, site.line, site.name, dict(zip(site.vars, step.at, strict=False)), values, inputs or {}
+        )
+
+
+def record(
+    kernel: Any,
+    *values: Any,
+    block: Sequence[int] = (0, 0, 0),
+    buffers: Sequence[str] | None = None,
+    level: Level = "tile",
+    reference: Reference = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    limit_bytes: int = LIVE_BYTES,
+    report: Report | None = None,
+    seed: int = 0,
+) -> Recording:
+    """Run one block and keep every step. The values are not changed.
+
+    kernel: a Kernel or a tile program; values: its tensors (none: made up from `seed`); block: its index;
+    buffers: names to follow (None: all); reference: see `Reference`, with rtol and atol for a function
+    (None: from the buffer's dtype); report: the kernel's own, when it is at hand.
+    An error of the program ends the recording, and the trace says so (`trace.stopped`). Raises LaunchError
+    TB614 for a block outside the grid, TB618 for a buffer that there is not.
+    """
+    start = time.perf_counter()
+    if isinstance(kernel, Kernel):
+        full = kernel.complete(values)
+    else:
+        from tilebench.kernel.program import prepare
+
+        prepared = prepare(kernel, list(values) or None, {}, "interp" if level == "tile" else "emu", seed)
+        kernel, full = prepared.kernel, list(prepared.values)
+    trace = trace_of(
+        kernel, full, block=block, buffers=buffers, level=level, reference=reference, rtol=rtol, atol=atol,
+        limit_bytes=limit_bytes,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    whole = with_traces(report if report is not None else make_report(kernel), trace)
+    return Recording(trace, whole, seconds)
+
+
+def with_traces(report: Report, *traces: Trace) -> Report:
+    """The report with these traces in place of those of the same level."""
+    levels = {t.level for t in traces}
+    return replace(report, traces=(*(t for t in report.traces if t.level not in levels), *traces))
+
+
+def trace_of(
+    kernel: Kernel,
+    values: Sequence[Any],
+    *,
+    block: Sequence[int] = (0, 0, 0),
+    buffers: Sequence[str] | None = None,
+    level: Level = "tile",
+    reference: Reference = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    limit_bytes: int = LIVE_BYTES,
+) -> Trace:
+    """The trace of one block. values: one for each parameter, as before the launch; they are not changed."""
+    host = verify.snapshot([v.detach().cpu() if hasattr(v, "detach") else v for v in values])
+    call = arguments.bind(kernel.prim, host, "cpu", host_arrays=True)
+    place = _block(block, call.grid)
+    keep = _names(kernel, buffers)
+    log = Log(STEP_LIMIT, COPY_LIMIT)
+    if level == "thread":
+        from tilebench.kernel.record_threads import thread_trace
+
+        return thread_trace(kernel, call, place, keep, log, limit_bytes)
+    return _tile_trace(kernel, call, host, place, keep, log, reference, (rtol, atol), limit_bytes)
+
+
+def _block(block: Sequence[int], grid: tuple[int, ...]) -> tuple[int, ...]:
+    place = tuple(int(i) for i in block)
+    place = (*place, *(0 for _ in range(len(grid) - len(place))))
+    extra = place[len(grid) :]
+    if any(extra) or any(not 0 <= i < n for i, n in zip(place, grid, strict=False)):
+        raise LaunchError(
+            "TB614",
+            f"block {tuple(block)} is not in the grid {grid}",
+            fix=f"name a block below {grid}",
+        )
+    return place[: len(grid)]
+
+
+def _names(kernel: Kernel, buffers: Sequence[str] | None) -> frozenset[str] | None:
+    if buffers is None:
+        return None
+    known = [b.name for b in kernel.prim.buffers] + [p.name for p in kernel.params]
+    for name in buffers:
+        if name not in known:
+            raise LaunchError(
+                "TB618",
+                f"{kernel.name} has no buffer called {name}{nearest(name, known)}",
+                fix=f"its buffers are {', '.join(known)}",
+            )
+    return frozenset(buffers)
+
+
+def _tile_trace(
+    kernel: Kernel,
+    call: arguments.Call,
+    host: Sequence[Any],
+    place: tuple[int, ...],
+    keep: frozenset[str] | None,
+    log: Log,
+    reference: Reference,
+    tolerance: tuple[float | None, float | None],
+    limit_bytes: int,
+) -> Trace:
+    from tilebench.backends.interp.build import build
+    from tilebench.backends.interp.record import Recorder, names_of
+
+    target = parse("interp")
+    typed: Typed = compiler.analyse(kernel.prim, target).stage(Typed)
+    prim = typed.kernel
+    recorder = Recorder(prim, log)
+    executable = build(typed, target, observer=recorder.observe)
+    executable.watch = recorder.watch
+    inputs = {
+        p.name: verify.host_values(v, p.name)[0]
+        for p, v in zip(kernel.params, host, strict=True)
+        if isinstance(p.value, Buffer)
+    }
+    fresh = (
+        arguments.bind(kernel.prim, verify.snapshot(host), "cpu", host_arrays=True)
+        if reference == "oracle"
+        else None
+    )
+    stopped, note = "", ""
+    try:
+        executable.launch(call.arguments, call.symbols, call.grid, blocks=[place])
+    except Full:
+        note = f"the recording ended after {len(log.steps)} steps"
+    except TileError as error:
+        stopped = f"[{error.code}] {error.what}"
+    tensors = [p.value for p in prim.params if isinstance(p.value, Buffer)]
+    outputs = [p.value for p in prim.params if isinstance(p.value, Buffer) and p.role != "in"]
+    order = [b for b in tensors if b not in outputs] + [b for b in prim.buffers if b not in tensors] + outputs
+    followed = tracing.tile_buffers(
+        log.steps, order, prim.thread_count, lambda n: line_of(n.loc) if isinstance(n, Buffer) else 0, keep
+    )
+    source = prim.loc.source if prim.loc else None
+    sites = tracing.sites_of(
+        log.steps, ops_of(prim), names_of(prim), lambda s: line_of(s.loc),
+        source.text.split("\n") if source else (), source.first_line if source else 1,
+    )  # fmt: skip
+    base = Trace("tile", place, call.grid, (), (), (), note=note, stopped=stopped)
+    checks: dict[int, list[tracing.Check]] = {}
+    if fresh is not None:
+        from tilebench.kernel.record_reference import oracle_checks
+
+        checks, text = oracle_checks(prim, fresh, place, log.steps)
+        base = replace(base, reference=text)
+    elif callable(reference):
+        from tilebench.kernel.record_reference import function_checks
+
+        plain = tracing.assemble(log.steps, followed, sites, {}, 1 << 60, base)
+        checks, text = function_checks(reference, moments(plain, inputs), followed, tolerance)
+        base = replace(base, reference=text)
+    return tracing.assemble(log.steps, followed, sites, checks, limit_bytes, base)
+
+
+def steps_on(trace: Trace, line: int) -> list[int]:
+    """The steps of a cell line."""
+    return [k for k, s in enumerate(trace.steps) if trace.sites[s.site].line == line]
+
+
+__all__ = [
+    "Level",
+    "Moment",
+    "Recording",
+    "Reference",
+    "Step",
+    "record",
+    "steps_on",
+    "trace_of",
+    "with_traces",
+]
