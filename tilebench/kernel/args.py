@@ -16,6 +16,7 @@ from tilebench.errors import LaunchError
 from tilebench.ir.dtype import DType, as_dtype
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Var
 from tilebench.ir.tile import Buffer, Kernel, Param
+from tilebench.kernel.alias import refuse_aliases
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def view(value: Any, name: str) -> TensorView:
                 why="its memory holds the values before the negation",
                 fix="pass x.resolve_neg()",
             )
+        _refuse_freed(value, name)
         device = "cpu" if value.device.type == "cpu" else f"{value.device.type}:{value.device.index or 0}"
         return TensorView(tuple(value.shape), tuple(value.stride()), dtype, device, value.data_ptr(), value)
     raise LaunchError(
@@ -114,6 +116,37 @@ def view(value: Any, name: str) -> TensorView:
         why="it is declared as a T.Tensor",
         fix="pass a torch tensor or a NumPy array",
     )
+
+
+def view_param(param: Param, value: Any) -> TensorView:
+    """`view` of the value of a parameter; its errors show where the parameter is declared."""
+    try:
+        return view(value, param.name)
+    except LaunchError as error:
+        error.at = error.at or param.loc
+        raise
+
+
+def _refuse_freed(value: Any, name: str) -> None:
+    """Raises LaunchError TB603 for a torch tensor with elements and no memory for them."""
+    if value.device.type == "meta":
+        raise LaunchError(
+            "TB603",
+            f"{name} is a meta tensor",
+            why="it has a shape and no data",
+            fix=f"make it on a device: torch.empty_like({name}, device='cpu')",
+        )
+    last = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+    needed = (value.storage_offset() + last + 1) * value.element_size() if value.numel() else 0
+    there = value.untyped_storage().nbytes()
+    if needed > there:
+        raise LaunchError(
+            "TB603",
+            f"{name} has {value.numel()} elements, and its memory was freed or cut: {there} bytes of the "
+            f"{needed} that it needs",
+            why="its storage was resized after the tensor was made",
+            fix="keep the storage, or make the tensor again",
+        )
 
 
 def _no_dtype(name: str, dtype: str) -> LaunchError:
@@ -350,7 +383,7 @@ def bind(
                 why="it is declared as a tensor",
                 fix="pass a tensor",
             )
-        tensor = view(value, param.name)
+        tensor = view_param(param, value)
         if len(tensor.shape) != len(param.value.shape):
             raise LaunchError(
                 "TB604",
@@ -361,6 +394,7 @@ def bind(
                 fix="reshape the tensor to the declared rank",
             )
         views.append(tensor)
+    refuse_aliases(kernel, views)
     known = [v if v is not None else value for v, value in zip(views, values, strict=True)]
     symbols = solve_symbols(kernel, known)
     arguments: list[Argument] = []

@@ -109,7 +109,7 @@ class Kernel:
         rest = iter(values)
         full: list[Any] = [None if i in outs else next(rest) for i in range(len(params))]
         known = [
-            None if v is None else v if isinstance(p.value, Var) else args.view(v, p.name)
+            None if v is None else v if isinstance(p.value, Var) else args.view_param(p, v)
             for p, v in zip(params, full, strict=True)
         ]
         for p, v in zip(params, known, strict=True):

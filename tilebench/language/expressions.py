@@ -18,6 +18,7 @@ from tilebench.language.containers import Containers
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.indexing import element_or_region
 from tilebench.language.markers import ConstVar, Storage
+from tilebench.language.methods import instead_of_method
 from tilebench.language.names import unknown_spelling
 from tilebench.language.scope import Frame
 
@@ -347,9 +348,7 @@ class Expressions(Containers):
                 f"{type(base).__name__} has no attribute {node.attr}{nearest(node.attr, dir(base))}",
                 at=frame.loc(node),
                 why="it is looked up while the kernel is compiled",
-                fix="buffers have .shape, .dtype, .strides and .scope()"
-                if isinstance(base, Buffer)
-                else "correct the name",
+                fix=instead_of_method(base, node.attr),
             ) from error
 
     def base(self, node: ast.expr, frame: Frame) -> Any:

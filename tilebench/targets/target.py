@@ -11,6 +11,12 @@ from tilebench.targets.nvidia import ARCHES, Arch, Feature
 Kind = Literal["auto", "interp", "emu", "cpu", "cuda"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_EMULATED_ARCH = "sm_90"
+MEANT: dict[str, Kind] = {
+    "gpu": "cuda", "nvidia": "cuda", "ptx": "cuda", "nvptx": "cuda", "h100": "cuda", "h200": "cuda",
+    "host": "cpu", "llvm": "cpu", "x86": "cpu", "native": "cpu", "numpy": "interp", "python": "interp",
+    "simulator": "emu", "sim": "emu", "emulator": "emu", "default": "auto",
+}  # fmt: skip
+"""What other words for a target most likely stand for."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,9 @@ def _closest_arch(name: str) -> str:
 def _suggestion(kind: str, known: tuple[str, ...]) -> str:
     from tilebench.errors import nearest
 
-    return f"the kinds are {', '.join(known)}" + nearest(kind, known)
+    meant = MEANT.get(kind.lower())
+    guess = f"; did you mean {meant}?" if meant else nearest(kind, known)
+    return f"the kinds are {', '.join(known)}" + guess
 
 
 def _unknown(written: str, why: str) -> Exception:

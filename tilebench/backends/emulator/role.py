@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from tilebench.ir.thread import Memory
     from tilebench.ir.thread import Role as RoleSpec
 
-LOOP_LIMIT = 1_000_000  # iterations of one data-dependent loop in one block
+LOOP_LIMIT = 1_000_000  # iterations of data-dependent loops in one block
+LOOP_SECONDS = 20.0  # the time after which such loops count as endless
 
 
 class Role:
@@ -35,6 +37,7 @@ class Role:
         self.warps = np.arange(spec.first_thread // 32, (spec.first_thread + self.threads) // 32)
         self.copies = CopyQueue(self)
         self.iterations = 0
+        self.loops_since = 0.0
 
     def registers(self, memory: Memory) -> np.ndarray:
         """A fresh register array."""
@@ -141,8 +144,13 @@ class Role:
     def tick(self, at: Loc | None) -> None:
         """One iteration of a loop whose end depends on data."""
         self.iterations += 1
-        if self.iterations > LOOP_LIMIT:
-            text = f"the loop at {line(at)} ran {LOOP_LIMIT} times without ending (block {self.block.name})"
+        if self.iterations % 1024 != 1:
+            return
+        now = time.monotonic()
+        self.loops_since = self.loops_since or now
+        if self.iterations > LOOP_LIMIT or now - self.loops_since > LOOP_SECONDS:
+            turns = self.iterations - 1
+            text = f"the loop at {line(at)} ran {turns} times without ending (block {self.block.name})"
             key = ("endless", at)
             if not self.block.machine.findings.known(*key):
                 self.block.machine.findings.add(

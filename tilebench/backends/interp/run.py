@@ -3,6 +3,7 @@ mask."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from tilebench.backends.interp.effects import Effects
 from tilebench.backends.interp.iterations import Iterations
 from tilebench.backends.interp.nests import Facts, Nest, nest_facts
 from tilebench.backends.interp.storage import Cell
-from tilebench.errors import InternalError, TileError, TypeTileError
+from tilebench.errors import InternalError, LaunchError, TileError, TypeTileError
 from tilebench.ir.expr import Const, Expr, const
 from tilebench.ir.rewrite import children
 from tilebench.ir.text import print_stmt
@@ -59,6 +60,10 @@ class _Loop:
 
 
 _ONE = const(1)
+LOOP_LIMIT = 1_000_000
+"""Iterations of one data-dependent loop in one block, as in the emulator."""
+LOOP_SECONDS = 10.0
+"""Seconds that one such loop may take before it counts as endless."""
 
 
 class Runner(Effects):
@@ -241,7 +246,11 @@ class Runner(Effects):
         loop = _Loop(entered=saved)
         self.loops.append(loop)
         try:
+            start, turns = time.monotonic(), 0
             while True:
+                turns += 1
+                if turns % 1024 == 0 and (turns > LOOP_LIMIT or time.monotonic() - start > LOOP_SECONDS):
+                    raise self._endless(s, turns - 1)
                 condition = block.evaluate(s.condition)
                 if np.ndim(condition) == 0:
                     if not condition or not self._iterate(loop, s.body):
@@ -261,6 +270,16 @@ class Runner(Effects):
         finally:
             self.loops.pop()
             block.mask = saved
+
+    def _endless(self, s: While, turns: int) -> LaunchError:
+        return LaunchError(
+            "TB435",
+            f"the loop ran {turns:,} times without ending ({self.block.where()})",
+            at=s.loc,
+            why="its condition stays true" if isinstance(s.condition, Const) else "nothing made its condition "
+            "false, and on a GPU it would run until the machine is reset",
+            fix="change a value that the condition reads in every iteration, or leave with break",
+        )
 
     def _if(self, s: If) -> Signal:
         block = self.block
