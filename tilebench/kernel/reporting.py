@@ -6,20 +6,30 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilebench.backends.cuda import sass
+from tilebench.backends.cuda.live import live_registers, mix
+from tilebench.backends.emulator.counts import AccessCounts
 from tilebench.errors import Loc, TileError
 from tilebench.ir.expr import int_value
 from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
 from tilebench.ir.tile import Kernel as TileKernel
+from tilebench.kernel import accesses
+from tilebench.kernel.reasons import chain
+from tilebench.kernel.slices import slices
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.ops.base import Op
+from tilebench.ops.gemm import Gemm
+from tilebench.passes.memory import numbered
 from tilebench.passes.stages import (
     Allocated,
     AnyLayout,
@@ -33,7 +43,9 @@ from tilebench.passes.stages import (
 from tilebench.profiling import model
 from tilebench.profiling.work import Work, count
 from tilebench.report import (
+    Access,
     BufferInfo,
+    CauseInfo,
     CodeText,
     DiffInfo,
     DigitInfo,
@@ -46,6 +58,7 @@ from tilebench.report import (
     Resources,
     RoleInfo,
     RooflinePoint,
+    SliceInfo,
     Span,
 )
 from tilebench.targets import occupancy
@@ -93,7 +106,12 @@ def buffer_info(buffer: Buffer, allocated: Allocated | None) -> BufferInfo:
 
 
 def layout_info(
-    name: str, layout: FragmentLayout | SharedLayout, bits: int, reason: str, line: int
+    name: str,
+    layout: FragmentLayout | SharedLayout,
+    bits: int,
+    reason: str,
+    line: int,
+    causes: tuple[CauseInfo, ...] = (),
 ) -> LayoutInfo:
     """A layout as the views want it: digits or strides where they describe it, else the table."""
     if isinstance(layout, FragmentLayout):
@@ -103,7 +121,7 @@ def layout_info(
             name, "fragment", layout.shape, bits, layout.threads, layout.registers, layout.replication,
             _digits(layout.reg) if digits else (), _digits(layout.thread) if digits else (),
             table=table if table is None or table.size <= TABLE_LIMIT else table[:TABLE_LIMIT],
-            formula=layout.describe(grid=False), reason=reason, reason_line=line,
+            formula=layout.describe(grid=False), reason=reason, reason_line=line, chain=causes,
         )  # fmt: skip
     swizzle = layout.swizzle
     table = layout.table
@@ -112,7 +130,7 @@ def layout_info(
         panel_stride=layout.panel_stride,
         swizzle=(swizzle.bits, swizzle.base, swizzle.shift),
         table=None if table is None else np.asarray(table).ravel(),
-        formula=layout.describe(), reason=reason, reason_line=line,
+        formula=layout.describe(), reason=reason, reason_line=line, chain=causes,
     )  # fmt: skip
 
 
@@ -126,7 +144,7 @@ def ops_of(kernel: TileKernel) -> dict[Stmt, str]:
     return {n: f"op{i}" for i, n in enumerate(found)}
 
 
-def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
+def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tuple[SliceInfo, ...]) -> OpInfo:
     text = print_stmt(stmt).text.splitlines()[0]
     if isinstance(stmt, Parallel):
         reads = sorted({e.buffer.name for e in loads(stmt.body)})
@@ -135,8 +153,9 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
             - set(reads)
         )
         return OpInfo(
-            ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes)
-        )
+            ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes),
+            slices=boxes,
+        )  # fmt: skip
     assert isinstance(stmt, Op), "tile ops derive from Op"
     cost = stmt.cost()
     instruction, reason, declined, grid = "", "", (), (1, 1)
@@ -147,11 +166,24 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None) -> OpInfo:
         declined = tuple(r.text for r in selected.declined.get(stmt, ()))
         grid = partitioned.warp_grids.get(stmt, (1, 1))
     moved = sum(cost.read.values()) + sum(cost.written.values())
+    operands, transposed, atom = product(stmt, instruction)
     return OpInfo(
         ident, type(stmt).__name__.lower(), text, span(stmt.loc), instruction, reason, declined,
         tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops,
-        moved, "all", grid,
+        moved, "all", grid, operands, transposed, atom, boxes,
     )  # fmt: skip
+
+
+_ATOM = re.compile(r"m(\d+)n(\d+)k(\d+)")
+
+
+def product(op: Op, instruction: str) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]:
+    """(names of A, B, C; whether A and B are transposed; M, N, K of an instruction) of a gemm, else empty."""
+    if not isinstance(op, Gemm):
+        return (), (), ()
+    found = _ATOM.search(instruction)
+    atom = tuple(int(x) for x in found.groups()) if found else ()
+    return (op.a.buffer.name, op.b.buffer.name, op.c.buffer.name), (op.transpose_a, op.transpose_b), atom
 
 
 def stage_text(stage: Any) -> tuple[str, tuple[Loc | None, ...]]:
@@ -208,10 +240,12 @@ def make_report(
     history: Sequence[Any] = (),
     findings: Iterable[Finding] = (),
     extra: dict[str, Figure] | None = None,
+    counts: AccessCounts | None = None,
 ) -> Report:
     """The Report of a kernel.
 
-    diffs: comparisons made (kernel/verify.py); run_ms: a measured time; history: earlier roofline points.
+    diffs: comparisons made (kernel/verify.py); run_ms: a measured time; history: earlier roofline points;
+    counts: what the emulator counted in a run.
     """
     prim = kernel.prim
     source = prim.loc.source if prim.loc else None
@@ -231,7 +265,9 @@ def make_report(
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None
     ids = ops_of(prim)
-    infos = tuple(_op_info(stmt, ident, partitioned) for stmt, ident in ids.items())
+    grid = kernel.last_call.grid if kernel.last_call else tuple(int_value(g) or 0 for g in prim.grid)
+    boxes = slices(prim, grid) if all(grid) else {}
+    infos = tuple(_op_info(stmt, ident, partitioned, boxes.get(stmt, ())) for stmt, ident in ids.items())
     arch = (stages.target.arch if stages else None) or "sm_90a"
     work = _work(kernel)
     device_name = device_label(kernel)
@@ -269,6 +305,8 @@ def make_report(
             Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s))
             for r in lowered.conversions
         ]
+    texts, complaint = _code(kernel, stages)
+    found += complaint
     verdict, ok = _verdict(diffs)
     roles = tuple(
         RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values()))
@@ -280,9 +318,10 @@ def make_report(
         config={k: str(v) for k, v in kernel.config.items()}, verdict=verdict, ok=ok,
         params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
         buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
-        layouts=_layouts(placed), ops=infos,
+        scratch=_scratch(allocated), statement_lines=_statement_lines(allocated),
+        layouts=_layouts(placed, ids), ops=infos, accesses=_accesses(kernel, stages, infos, counts),
         roles=roles,
-        timelines=timelines, passes=_passes(stages or compilation), code=_code(kernel, stages),
+        timelines=timelines, passes=_passes(stages or compilation), code=texts,
         resources=resources,
         roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,
     )  # fmt: skip
@@ -306,7 +345,7 @@ def _verdict(diffs: Sequence[DiffInfo]) -> tuple[str, bool | None]:
     return f"correct against {against}{share}: {decided[0].how}", True
 
 
-def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:
+def _layouts(placed: Placed | None, ids: Mapping[Stmt, str]) -> tuple[LayoutInfo, ...]:
     if placed is None:
         return ()
     infos: list[LayoutInfo] = []
@@ -319,6 +358,7 @@ def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:
                 buffer.dtype.bits,
                 reason.text if reason else "",
                 line_of(reason.at) if reason else 0,
+                chain(placed, buffer, ids),
             )
         )
     for loop, layout in placed.loops.items():
@@ -330,32 +370,82 @@ def _layouts(placed: Placed | None) -> tuple[LayoutInfo, ...]:
                 32,
                 reason.text if reason else "",
                 line_of(reason.at) if reason else 0,
+                chain(placed, loop, ids),
             )
         )
     return tuple(infos)
+
+
+def _scratch(allocated: Allocated | None) -> BufferInfo | None:
+    """The bytes that ops exchange data in, None when there are none that the map names."""
+    slot = allocated.scratch if allocated else None
+    if slot is None:
+        return None
+    return BufferInfo(
+        "scratch", (slot.size,), "uint8", "shared", slot.size, None, slot.offset, 1, slot.first, slot.last
+    )
+
+
+def _statement_lines(allocated: Allocated | None) -> tuple[int, ...]:
+    """The cell line of each statement, by the number that the lifetimes of buffers count in."""
+    if allocated is None:
+        return ()
+    return tuple(line_of(s.loc) for s in numbered(allocated.scheduled.body))
+
+
+def _accesses(
+    kernel: Kernel, stages: Any, ops: Sequence[OpInfo], counts: AccessCounts | None
+) -> tuple[Access, ...]:
+    """Predicted from the thread program, and simulated when the emulator ran."""
+    if stages is None:
+        return ()
+    symbols = kernel.last_call.symbols if kernel.last_call else None
+    found = accesses.predicted(stages.stage(Lowered).program, symbols)
+    if counts is None:
+        counts = getattr(getattr(kernel.executable, "result", None), "counts", None)
+    if counts is not None:
+        found += accesses.simulated(counts)
+    return accesses.with_ops(found, ops)
 
 
 def _passes(compilation: Any) -> tuple[PassInfo, ...]:
     infos: list[PassInfo] = []
     before = ""
     for snapshot in compilation.snapshots:
-        text, _ = stage_text(snapshot.stage)
-        infos.append(PassInfo(snapshot.name, text, round(snapshot.microseconds, 1), text != before))
+        text, places = stage_text(snapshot.stage)
+        lines = tuple(line_of(at) for at in places)
+        infos.append(
+            PassInfo(snapshot.name, text, round(snapshot.microseconds, 1), text != before, lines=lines)
+        )
         before = text
     return tuple(infos)
 
 
-def _code(kernel: Kernel, stages: Any) -> tuple[CodeText, ...]:
+def _code(kernel: Kernel, stages: Any) -> tuple[tuple[CodeText, ...], list[Finding]]:
+    """The texts, and a finding when the machine code could not be shown."""
     tile = print_kernel(kernel.prim)
     texts = [CodeText("tile", tile.text, tuple(line_of(at) for at in tile.locs))]
     if stages is not None:
         thread = print_program(stages.stage(Lowered).program)
         texts.append(CodeText("thread", thread.text, tuple(line_of(at) for at in thread.locs)))
-    built = list(kernel.executable.built.code)
+    built = [_with_registers(c) for c in kernel.executable.built.code]
+    complaint: list[Finding] = []
+    binary = kernel.executable.built.binary
+    if kernel.target.kind == "cuda" and binary and sass.find() is not None:
+        try:
+            built.append(sass.listing(binary))
+        except TileError as error:
+            complaint.append(Finding("sass", "info", f"no machine code to show: {error.what}", code="TB514"))
     if stages is not None and kernel.target.kind != "cuda":
         built += _gpu_text(stages)
     known = {t.level for t in texts}
-    return tuple(texts + [c for c in built if c.level not in known])
+    return tuple(texts + [c for c in built if c.level not in known]), complaint
+
+
+def _with_registers(code: CodeText) -> CodeText:
+    if code.level != "ptx":
+        return code
+    return replace(code, live=live_registers(code.text), mix=mix(code.text))
 
 
 def _gpu_text(stages: Any) -> list[CodeText]:

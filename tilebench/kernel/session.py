@@ -80,6 +80,7 @@ def run(
     if not launch:
         _ = kernel.compilation
         return Result(kernel, make_report(kernel))
+    _begin_listing(kernel)
     before = verify.snapshot(prepared.values)
     poison(kernel, prepared.values)
     if is_absent(kernel.target) and launcher is None:
@@ -91,6 +92,14 @@ def run(
         diffs = _compare(kernel, before, prepared.values, ref, atol, rtol, seed)
     run_ms = _timing(kernel, before, bench, wall_ms)
     return Result(kernel, make_report(kernel, diffs=diffs, run_ms=run_ms, findings=findings), prepared.values)
+
+
+def _begin_listing(kernel: Kernel) -> None:
+    """Have the machine code made readable while the kernel runs and is checked."""
+    if kernel.target.kind == "cuda":
+        from tilebench.backends.cuda import sass
+
+        sass.begin(kernel.executable.built.binary)
 
 
 @contextmanager
@@ -116,9 +125,11 @@ def _emulated(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], seed
     kernel.last_call = call
     findings: list[Finding] = []
     diffs: list[DiffInfo] = []
+    counts = None
     blocks = verify.sample_blocks(call.grid, EMULATED_BLOCKS, seed) if 0 not in call.grid else []
     if blocks:
         result = emulate(kernel, *values, blocks=blocks)
+        counts = result.counts
         findings = [f for f in result.findings if f.kind != "unwritten"]
         references = verify.oracle_references(kernel, before, seed, blocks)
         for param, value in zip(kernel.params, values, strict=True):
@@ -130,7 +141,8 @@ def _emulated(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], seed
         f"no GPU here: compiled for {kernel.target.arch}, {len(blocks)} of {total} blocks run by the emulator"
     )
     findings.append(Finding("emulated", "info", note))
-    return Result(kernel, make_report(kernel, diffs=diffs, findings=findings), tuple(values))
+    report = make_report(kernel, diffs=diffs, findings=findings, counts=counts)
+    return Result(kernel, report, tuple(values))
 
 
 def launch_here(kernel: Kernel, values: Sequence[Any]) -> float:

@@ -102,6 +102,13 @@ def lifetimes(body: Stmt) -> list[Life]:
     return [Life(buffer, *_life(buffer, ts, body, numbers)) for buffer, ts in found.items()]
 
 
+def numbered(body: Stmt) -> list[Stmt]:
+    """The statements by their preorder number, which `Slot.first` and `Slot.last` count in."""
+    numbers: dict[Stmt, tuple[int, int]] = {}
+    _number(body, numbers)
+    return sorted(numbers, key=lambda s: numbers[s][0])
+
+
 def _number(s: Stmt, numbers: dict[Stmt, tuple[int, int]]) -> None:
     """Preorder number of each statement, and of the last one below it. A statement that stands twice keeps
     the first.
