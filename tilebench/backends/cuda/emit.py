@@ -9,18 +9,27 @@ user's lines.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tilebench.backends.cuda.accesses import (
+    indexes_registers,
+    memories,
+    range_of,
+    read_variables,
+    trips,
+    written,
+)
+from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, atomic_piece, c_name, mma_piece, prelude
 from tilebench.backends.cuda.values import LESS, OR, TERNARY, Values
 from tilebench.errors import InternalError, Loc, TargetError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Load, Var, int_value
+from tilebench.ir.hopper import SetMaxRegisters, TensorMap, Wgmma
 from tilebench.ir.rewrite import walk
-from tilebench.ir.simplify import Interval
 from tilebench.ir.thread import (
     Barrier,
     CpAsync,
@@ -132,8 +141,12 @@ class _Printer:
         self.line = 0
         self.variable_count = 0
         self.memory_count = 0
-        self.bodies = [role.body for role in program.roles]
-        self.written, self.read = _written(self.bodies), _read(self.bodies)
+        self.maps: dict[TensorMap, str] = {}
+        self.groups = _by_body(program.roles)
+        self.bodies = [group[0].body for group in self.groups]
+        everything = [*self.bodies, *([program.prologue] if program.prologue is not None else [])]
+        self.everything = everything
+        self.written, self.read = written(everything), read_variables(everything)
 
     # ---------------------------------------------------------------- the frame
 
@@ -143,13 +156,14 @@ class _Printer:
         head = self._signature()
         self._grid_variables()
         self._shared_memories()
-        in_role = self._registers_by_role()
-        if len(program.roles) == 1:
-            self._declare_registers(in_role[0])
-            self.stmt(program.roles[0].body)
+        common, in_role = self._registers_by_role()
+        self._declare_registers(common)
+        if program.prologue is not None:
+            self.stmt(program.prologue)
+        if len(self.groups) == 1 and _covers(self.groups[0], program.threads):
+            self.stmt(self.bodies[0])
         else:
-            for role, registers in zip(program.roles, in_role, strict=True):
-                self._role(role, registers)
+            self._roles(in_role)
         try:
             pieces = prelude(values.used.values(), capability_of(program.arch))
         except KeyError as error:
@@ -195,6 +209,10 @@ class _Printer:
             c = c_name(memory.dtype)
             source = values.memories[program.globals[base]]
             self._put(f"{c}* const {self._memory_name(memory)} = ({c}*){source};")
+        for tensor in program.tensor_maps:
+            self.maps[tensor] = f"m{len(self.maps)}_"
+            values.use(TENSOR_MAP)
+            texts.append(f"const __grid_constant__ TensorMap {self.maps[tensor]}")
         head: list[str] = []
         if program.shared_bytes:
             head.append("extern __shared__ __align__(1024) unsigned char shared_memory[];")
@@ -205,9 +223,10 @@ class _Printer:
 
     def _least_blocks(self) -> int:
         """1 where accumulators live in registers: without a number ptxas spills them to fit more blocks on
-        an SM.
+        an SM, and ignores setmaxnreg.
         """
-        return int(any(isinstance(node, Mma) for body in self.bodies for node in walk(body)))
+        kinds = Mma | Wgmma | SetMaxRegisters
+        return int(any(isinstance(node, kinds) for body in self.everything for node in walk(body)))
 
     def _grid_variables(self) -> None:
         program, values = self.program, self.values
@@ -217,7 +236,7 @@ class _Printer:
             if var in self.read:
                 self._put(f"const int {self._new_variable(var)} = (int)blockIdx.{'xyz'[axis]};")
         values.ranges[program.thread] = (0, program.threads - 1)
-        if program.thread in self.read or len(program.roles) > 1:
+        if program.thread in self.read or len(self.groups) > 1:
             self._put(f"const int {self._new_variable(program.thread)} = (int)threadIdx.x;")
 
     def _shared_memories(self) -> None:
@@ -227,11 +246,15 @@ class _Printer:
             at = f" + {memory.byte_offset}" if memory.byte_offset else ""
             self._put(f"{c}* const {self._memory_name(memory)} = ({c}*)(shared_memory{at});")
 
-    def _registers_by_role(self) -> list[tuple[Memory, ...]]:
-        registers = self.program.registers
+    def _registers_by_role(self) -> tuple[tuple[Memory, ...], list[tuple[Memory, ...]]]:
+        """(register arrays to declare before the roles, those of each body)."""
+        registers, prologue = self.program.registers, self.program.prologue
         if len(self.bodies) == 1:
-            return [registers]
-        return [tuple(m for m in registers if m in used) for used in map(_memories, self.bodies)]
+            return registers, [()]
+        early = memories(prologue) if prologue is not None else set[Buffer]()
+        common = tuple(m for m in registers if m in early)
+        own = [tuple(m for m in registers if m in used - early) for used in map(memories, self.bodies)]
+        return common, own
 
     def _declare_registers(self, registers: tuple[Memory, ...]) -> None:
         for memory in registers:
@@ -243,15 +266,17 @@ class _Printer:
             prefix = f"alignas({align}) " if align > memory.dtype.bytes else ""
             self._put(f"{prefix}{c_name(memory.dtype)} {self._memory_name(memory)}[{count}];")
 
-    def _role(self, role: Role, registers: tuple[Memory, ...]) -> None:
+    def _roles(self, in_role: list[tuple[Memory, ...]]) -> None:
+        """One chain of if and else over the thread's range: with it ptxas sees one path for each warp."""
         thread = self.values.names[self.program.thread]
-        first, last = role.first_thread, role.first_thread + role.threads
-        conditions = [f"{thread} >= {first}"] if first else []
-        conditions += [f"{thread} < {last}"] if last < self.program.threads else []
-        self._put(f"if ({' && '.join(conditions) or 'true'}) {{")
-        with self._scope():
-            self._declare_registers(registers)
-            self.stmt(role.body)
+        total = sum(r.threads for r in self.program.roles)
+        for i, (group, registers) in enumerate(zip(self.groups, in_role, strict=True)):
+            last = i == len(self.groups) - 1 and total == self.program.threads
+            condition = _condition(thread, group, self.program.threads)
+            self._put(("} else " if i else "") + ("{" if last and i else f"if ({condition}) {{"))
+            with self._scope():
+                self._declare_registers(registers)
+                self.stmt(group[0].body)
         self._put("}")
 
     # ---------------------------------------------------------------- names and lines
@@ -356,7 +381,11 @@ class _Printer:
             case Mma():
                 self._mma(s)
             case _:
-                raise InternalError("TB902", f"{type(s).__name__} has no CUDA C++ form", at=s.loc)
+                lines = hopper_lines(s, self.values, self.maps)
+                if lines is None:
+                    raise InternalError("TB902", f"{type(s).__name__} has no CUDA C++ form", at=s.loc)
+                for line in lines:
+                    self._put(line)
 
     def _call(self, piece: str, text: str) -> None:
         self.values.use(piece)
@@ -405,12 +434,10 @@ class _Printer:
         start, stop, step = (values.text(e, TERNARY) for e in (s.start, s.stop, s.step))
         low, high, by = values.interval(s.start), values.interval(s.stop), int_value(s.step)
         if low and high and by is not None:
-            values.ranges[var] = _range_of(low, high, by)
-        trips = _trips(s)
-        name = self._scoped_name(var)
-        if s.kind == "serial" and not (
-            trips is not None and trips <= UNROLL_LIMIT and self._indexes_registers(s)
-        ):
+            values.ranges[var] = range_of(low, high, by)
+        count = trips(s)
+        name = self._new_variable(var)
+        if s.kind == "serial" and not (count is not None and count <= UNROLL_LIMIT and indexes_registers(s)):
             self._put("#pragma unroll 1")
         else:
             self._put("#pragma unroll")
@@ -423,37 +450,6 @@ class _Printer:
         with self._scope():
             self.stmt(s.body)
         self._put("}")
-
-    def _scoped_name(self, var: Var) -> str:
-        return self._new_variable(var)
-
-    def _indexes_registers(self, s: For) -> bool:
-        """Whether a register array in the body is indexed by the loop's variable (also through bound
-        values).
-        """
-        moving: set[Var] = {s.var}
-
-        def moves(e: Expr) -> bool:
-            return any(isinstance(n, Var) and n in moving for n in walk(e))
-
-        for node in walk(s.body):
-            match node:
-                case Bind() if moves(node.value):
-                    moving.add(node.var)
-                case Load() | Store() | AtomicRMW() if _is_register(node.buffer) and moves(node.indices[0]):
-                    return True
-                case VectorCopy() | CpAsync() | LdMatrix():
-                    for memory, index in (
-                        (node.destination, node.destination_index),
-                        (node.source, node.source_index),
-                    ):
-                        if memory.space == "register" and moves(index):
-                            return True
-                case Mma() if moves(node.d_index) or moves(node.a_index) or moves(node.b_index):
-                    return True
-                case _:
-                    pass
-        return False
 
     def _store(self, s: Store) -> None:
         memory = s.buffer
@@ -591,51 +587,32 @@ def c_string(text: str) -> str:
     )
 
 
-def _is_register(buffer: Buffer) -> bool:
-    return isinstance(buffer, Memory) and buffer.space == "register"
+def _by_body(roles: tuple[Role, ...]) -> list[list[Role]]:
+    """The roles in groups that share one body object, in order of the first of each; ranges that touch are
+    one.
+    """
+    groups: dict[int, list[Role]] = {}
+    for role in roles:
+        group = groups.setdefault(id(role.body), [])
+        before = group[-1] if group else None
+        if before is not None and before.first_thread + before.threads == role.first_thread:
+            group[-1] = replace(before, threads=before.threads + role.threads)
+        else:
+            group.append(role)
+    return list(groups.values())
 
 
-def _written(bodies: Sequence[Stmt]) -> set[Buffer]:
-    """Memories that some statement writes."""
-    found: set[Buffer] = set()
-    for node in (n for body in bodies for n in walk(body)):
-        match node:
-            case Store() | AtomicRMW():
-                found.add(node.buffer)
-            case VectorCopy() | CpAsync() | LdMatrix():
-                found.add(node.destination)
-            case _:
-                pass
-    return found
+def _covers(group: list[Role], threads: int) -> bool:
+    return sum(role.threads for role in group) == threads
 
 
-def _read(bodies: Sequence[Stmt]) -> set[Var]:
-    return {n for body in bodies for n in walk(body) if isinstance(n, Var)}
-
-
-def _memories(body: Stmt) -> set[Buffer]:
-    found: set[Buffer] = set()
-    for node in walk(body):
-        match node:
-            case Load() | Store() | AtomicRMW():
-                found.add(node.buffer)
-            case VectorCopy() | CpAsync() | LdMatrix():
-                found.update((node.destination, node.source))
-            case Mma():
-                found.update((node.d, node.a, node.b))
-            case _:
-                pass
-    return found
-
-
-def _trips(s: For) -> int | None:
-    start, stop, step = int_value(s.start), int_value(s.stop), int_value(s.step)
-    if start is None or stop is None or not step:
-        return None
-    return max(0, -(-(stop - start) // step))
-
-
-def _range_of(start: Interval, stop: Interval, step: int) -> Interval:
-    if step > 0:
-        return start[0], max(start[0], stop[1] - 1)
-    return min(start[1], stop[0] + 1), start[1]
+def _condition(thread: str, group: list[Role], threads: int) -> str:
+    """Whether the thread is in one of the ranges."""
+    ranges: list[str] = []
+    for role in group:
+        first, last = role.first_thread, role.first_thread + role.threads
+        parts = [f"{thread} >= {first}"] if first else []
+        parts += [f"{thread} < {last}"] if last < threads else []
+        text = " && ".join(parts) or "true"
+        ranges.append(f"({text})" if len(group) > 1 and len(parts) > 1 else text)
+    return " || ".join(ranges)
