@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -21,6 +22,14 @@ from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Placed
 from tilebench.report import Report
 from tilebench.targets import Target
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a kernel was made of: a factory or program, and the values that it was given by name."""
+
+    program: Any
+    named: Mapping[str, Any]
 
 
 class Kernel:
@@ -47,6 +56,7 @@ class Kernel:
         self.ref_latency: float | None = None
         self.tuning: Any = None
         self.last_call: args.Call | None = None
+        self.origin: Origin | None = None
 
     # -------------------------------------------------------------- building
 

@@ -17,7 +17,7 @@ from tilebench.errors import LaunchError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
-from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.compiled import Kernel, Origin
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
 from tilebench.kernel.target import resolve
@@ -68,7 +68,9 @@ def compile(
         func = define(func)[0]
     if isinstance(func, tile.Kernel):
         return finish(func, out_idx, target, pass_configs, compile_flags)
-    return recall_or(func, lambda: parse_prim_func(func), out_idx, target, pass_configs, compile_flags)
+    kernel = recall_or(func, lambda: parse_prim_func(func), out_idx, target, pass_configs, compile_flags)
+    kernel.origin = Origin(func, {})
+    return kernel
 
 
 def recall_or(
@@ -167,6 +169,8 @@ class JitFunction:
                 self.options.get("target"), self.options.get("pass_configs"),
                 self.options.get("compile_flags"),
             )  # fmt: skip
+            bound = inspect.signature(self.function).bind(*values, **named)
+            self.kernels[key].origin = Origin(self, bound.arguments)
         return self.kernels[key]
 
     def _eager(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Kernel, list[Any]]:

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from tilebench.errors import TileError
-from tilebench.kernel.isolate import read_frame, unpack, write_frame
+from tilebench.kernel.frames import read_frame, write_frame
+from tilebench.kernel.isolate import unpack
 
 
 def serve() -> int:

@@ -97,8 +97,7 @@ def _compile(
     """(what NVRTC made or the store had, whether it was stored, milliseconds)."""
     start = time.perf_counter()
     text = compiled_text(emitted)
-    key = make_key("cuda", text, *nvrtc.options(arch), nvrtc.version(), arch)
-    entry = store.get(key)
+    entry = store.get(_key(text, arch))
     if entry is not None and {"kernel.ptx", "kernel.cubin", "log.txt"} <= entry.files.keys():
         log = entry.files["log.txt"].decode()
         registers, spills, stack, warnings = nvrtc.read_log(log)
@@ -106,14 +105,29 @@ def _compile(
         compiled = nvrtc.Compiled(ptx, cubin, log, registers, spills, stack, warnings, 0.0)
         return compiled, True, (time.perf_counter() - start) * 1e3
     compiled = nvrtc.compile_text(text, arch, source)
+    keep(store, text, arch, compiled.ptx, compiled.cubin, compiled.log)
+    return compiled, False, (time.perf_counter() - start) * 1e3
+
+
+def _key(text: str, arch: str) -> str:
+    return make_key("cuda", text, *nvrtc.options(arch), nvrtc.version(), arch)
+
+
+def is_kept(store: Store, text: str, arch: str) -> bool:
+    """Whether the store has the binary of this text."""
+    return store.get(_key(text, arch)) is not None
+
+
+def keep(store: Store, text: str, arch: str, ptx: str, cubin: bytes, log: str) -> None:
+    """Put what NVRTC made of a text, here or in another process, where `build` finds it."""
     files = {
         "kernel.cu": text.encode(),
-        "kernel.ptx": compiled.ptx.encode(),
-        "kernel.cubin": compiled.cubin,
-        "log.txt": compiled.log.encode(),
+        "kernel.ptx": ptx.encode(),
+        "kernel.cubin": cubin,
+        "log.txt": log.encode(),
     }
-    store.put(key, files, {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch))})
-    return compiled, False, (time.perf_counter() - start) * 1e3
+    meta = {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch))}
+    store.put(_key(text, arch), files, meta)
 
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
