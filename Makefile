@@ -8,11 +8,12 @@ TORCH ?= torch==2.13.0
 VENV  := .venv
 PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+LABEXT := $(VENV)/share/jupyter/labextensions/tilebench/sources.json
 CACHES := .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab check format clean .venv
+.PHONY: help demo test lab check format extension clean .venv
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z.]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -20,10 +21,10 @@ help:  ## list what can be made
 demo: $(STAMP)  ## set up, run the showcase, print its table, write build/flash_attention.html
 	$(PY) -m tilebench.cli demo
 
-test: $(STAMP)  ## set up and pass the tests, suite by suite, with the time of each
+test: $(STAMP) $(LABEXT)  ## set up and pass the tests, suite by suite, with the time of each
 	$(PY) tests/run.py
 
-lab: $(STAMP)  ## set up and open JupyterLab on the showcase notebook
+lab: $(STAMP) $(LABEXT)  ## set up and open JupyterLab on the showcase notebook
 	$(VENV)/bin/jupyter lab $(ROOT_FLAG) notebooks/flash_attention.ipynb
 
 check: $(STAMP)  ## formatting, lint, strict types, and the layers of the package
@@ -32,6 +33,12 @@ check: $(STAMP)  ## formatting, lint, strict types, and the layers of the packag
 format: $(STAMP)  ## rewrite the sources as `make check` wants them
 	$(VENV)/bin/ruff check --fix-only --quiet .
 	$(VENV)/bin/ruff format .
+
+extension: $(STAMP)  ## build the JupyterLab extension anew (fetches npm packages; its files are committed)
+	$(PY) extension/build.py
+
+$(LABEXT): extension/labextension/sources.json | $(STAMP)
+	@$(PY) extension/build.py --install
 
 clean:  ## remove what was built and cached (the environment stays: rm -r .venv to set up anew)
 	rm -rf build dist $(CACHES)

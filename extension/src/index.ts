@@ -1,0 +1,4 @@
+/** The plugins of the extension. */
+import { mime } from './mime';
+
+export default [mime];

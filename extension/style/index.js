@@ -1,0 +1,2 @@
+import '../../tilebench/views/static/board.css';
+import './base.css';
