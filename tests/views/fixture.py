@@ -18,6 +18,7 @@ from tilebench.layouts.shared import SharedLayout, swizzled
 from tilebench.report import (
     Access,
     BufferInfo,
+    CauseInfo,
     CodeText,
     DiffInfo,
     DigitInfo,
@@ -32,6 +33,7 @@ from tilebench.report import (
     Roof,
     RooflineInfo,
     RooflinePoint,
+    SliceInfo,
     Span,
     TimelineBar,
     TimelineInfo,
@@ -61,7 +63,14 @@ def matmul(A: T.Tensor(S, "float16"), B: T.Tensor(S, "float16"), C: T.Tensor(S, 
 H200 = "NVIDIA H200"
 
 
-def fragment_info(name: str, layout: FragmentLayout, bits: int, reason: str, line: int) -> LayoutInfo:
+def fragment_info(
+    name: str,
+    layout: FragmentLayout,
+    bits: int,
+    reason: str,
+    line: int,
+    chain: tuple[CauseInfo, ...] = (),
+) -> LayoutInfo:
     """The LayoutInfo of a fragment made of digits."""
 
     def digits(side: str) -> tuple[DigitInfo, ...]:
@@ -83,6 +92,7 @@ def fragment_info(name: str, layout: FragmentLayout, bits: int, reason: str, lin
         reason=reason,
         reason_line=line,
         atom=(16, 8),
+        chain=chain,
     )
 
 
@@ -175,10 +185,61 @@ def difference() -> DiffInfo:
         262144,
         ratio.astype(np.float32),
         (8, 8),
-        worst,
-        {"abs": (edges, counts), "ulp": ((0, 1, 2, 4, 8, 16), (250000, 4000, 800, 300, 100))},
-        "columns 64..79 of every row",
+        worst=worst,
+        histograms={"abs": (edges, counts), "ulp": ((0, 1, 2, 4, 8, 16), (250000, 4000, 800, 300, 100))},
+        pattern="columns 64..79 of every row",
     )
+
+
+SASS = (
+    "0000  LDC R1, c[0x0][0x28]",
+    "0010  S2R R22, SR_TID.X",
+    "0020  LDGSTS.E.BYPASS.128 [R5], desc[UR8][R20.64]",
+    "0030  LDGDEPBAR",
+    ".L_x_1:",
+    "0040  DEPBAR.LE SB0, 0x1",
+    "0050  BAR.SYNC.DEFER_BLOCKING 0x0",
+    "0060  LDSM.16.M88.4 R8, [R7]",
+    *(f"{0x70 + 16 * k:04x}  HMMA.16816.F32 R{24 + 4 * k}, R8, R16, R{24 + 4 * k}" for k in range(4)),
+    "00b0  STL [R1+0x4], R24",
+    "00c0  @P0 BRA `(.L_x_1)",
+    "00d0  LDL R24, [R1+0x4]",
+    "00e0  STG.E.128 desc[UR8][R2.64], R24",
+    "00f0  EXIT",
+    "0100  NOP",
+    "0110  NOP",
+    "0120  NOP",
+)
+SASS_LINES = (0, 0, 10, 10, 0, 9, 9, 12, 12, 12, 12, 12, 12, 9, 14, 14, 0, 0, 0, 0)
+SASS_MIX = {"HMMA": 4, "NOP": 3, "LDC": 1, "S2R": 1, "LDGSTS": 1, "LDGDEPBAR": 1, "DEPBAR": 1, "BAR": 1,
+            "LDSM": 1, "STL": 1, "BRA": 1, "LDL": 1, "STG": 1, "EXIT": 1}  # fmt: skip
+
+
+def ldmatrix_addresses(layout: SharedLayout, start: int, transpose: bool) -> tuple[int, ...]:
+    """The byte of each lane's row of a 16x16 corner: lane % 16 along rows, lane // 16 eight columns on."""
+    offsets = layout.offsets() * layout.itemsize_bits // 8 + start
+    return tuple(int(offsets[lane % 16, lane // 16 * 8]) for lane in range(32))
+
+
+def accesses() -> tuple[Access, ...]:
+    """Copies and reads of both operands, the store of the result; the emulator's counts of two of them."""
+    a, b = swizzled((128, 32), 16), swizzled((32, 128), 16)
+    copied = tuple(int(x) for x in (a.offsets()[:8, ::8] * 2).ravel())
+    return (
+        Access("op1", "A_shared", "cp.async.shared", 16, 1, 256, 1.0, 10, copied),
+        Access("op3", "A_shared", "ldmatrix", 16, 1, 512, 1.0, 12, ldmatrix_addresses(a, 0, False)),
+        Access("op3", "B_shared", "ldmatrix.trans", 16, 1, 512, 1.0, 12, ldmatrix_addresses(b, 24576, True)),
+        Access("op5", "C", "st.global", 8, 1, 128, 0.5, 14),
+        Access("op3", "A_shared", "ldmatrix", 16, 1, 64, 1.0, 12, (), "simulated"),
+        Access("op3", "B_shared", "ldmatrix", 16, 1, 64, 1.0, 12, (), "simulated"),
+    )
+
+
+WHY = (
+    CauseInfo("C_local: the accumulator of mma.m16n8k16, 2x2 warps", 12, "op3", "C_local"),
+    CauseInfo("mma.m16n8k16: tensor cores: float16 x float16 -> float32 in steps of 16x8x16", 12, "op3"),
+    CauseInfo("2x2 warps: the least to read from shared memory (64x64 for each)", 12, "op3"),
+)
 
 
 def texts() -> tuple[CodeText, ...]:
@@ -240,7 +301,14 @@ store C"""
         CodeText("tile", tile, (6, 8, 9, 10, 11, 12, 13, 14)),
         CodeText("thread", thread, (6, 8, 10, 11, 9, 9, 12, 12, 12, 12, 13, 14)),
         CodeText("cuda", "\n".join(cuda), (2, 6, 8, 8, 10, 11, 9, 9, 9, 12, 12, 12, 9, 13, 14, 0)),
-        CodeText("ptx", "\n".join(ptx), (0, 2, 10, 11, 9, 9, 12, *[12] * 40, 14, 0)),
+        CodeText(
+            "ptx",
+            "\n".join(ptx),
+            (0, 2, 10, 11, 9, 9, 12, *[12] * 40, 14, 0),
+            (0, 2, 4, 6, 6, 6, 10, *range(16, 136, 3), 140, 0),
+            {"mma": 40, "cp": 3, "ldmatrix": 1, "ld": 1, "bar": 1, "st": 1, "ret": 1},
+        ),
+        CodeText("sass", "\n".join(SASS), SASS_LINES, tuple(range(20, 20 + len(SASS))), SASS_MIX),
     )
 
 
@@ -248,8 +316,15 @@ def make() -> Report:
     """The report."""
     accumulator = atoms.mma_accumulator((128, 128), (2, 2))
     layouts = (
-        fragment_info("C_local", accumulator, 32, "accumulator of mma.m16n8k16 over 2 x 2 warps", 12),
-        fragment_info("row_max", accumulator.project(1), 32, "rows of C_local", 13),
+        fragment_info("C_local", accumulator, 32, "accumulator of mma.m16n8k16 over 2 x 2 warps", 12, WHY),
+        fragment_info(
+            "row_max",
+            accumulator.project(1),
+            32,
+            "rows of C_local",
+            13,
+            (CauseInfo("row_max: projected on its dimensions from C_local", 13, "op4", "row_max"), *WHY),
+        ),
         shared_info("A_shared", swizzled((128, 32), 16), "read by ldmatrix: 64-byte rows are swizzled", 12),
         shared_info(
             "B_shared", swizzled((32, 128), 16), "read by ldmatrix.trans: 128-byte panels are swizzled", 12
@@ -269,6 +344,7 @@ def make() -> Report:
             ("A_shared",),
             0,
             8192,
+            slices=(SliceInfo("A", "read", (128, 32), (0, 0), ((0, 128), (0, 0)), (0, 32), 16),),
         ),
         OpInfo(
             "op2",
@@ -282,6 +358,7 @@ def make() -> Report:
             ("B_shared",),
             0,
             8192,
+            slices=(SliceInfo("B", "read", (32, 128), (0, 0), ((0, 0), (128, 0)), (32, 0), 16),),
         ),
         OpInfo(
             "op3",
@@ -297,6 +374,9 @@ def make() -> Report:
             0,
             "all",
             (2, 2),
+            ("A_shared", "B_shared", "C_local"),
+            (False, False),
+            (16, 8, 16),
         ),
         OpInfo(
             "op4",
@@ -321,6 +401,7 @@ def make() -> Report:
             ("C",),
             0,
             65536,
+            slices=(SliceInfo("C", "write", (128, 128), (0, 0), ((0, 128), (128, 0)), (0, 0)),),
         ),
     )
     time = Figure(21.5, "us", "predicted", f"model of {H200}")
@@ -362,18 +443,28 @@ def make() -> Report:
         ),
         layouts=layouts,
         ops=ops,
-        accesses=(
-            Access("op3", "A_shared", "ldmatrix", 16, 1, 64, 1.0, 12),
-            Access("op3", "B_shared", "ldmatrix", 16, 1, 64, 1.0, 12),
-            Access("op5", "C", "st.global", 8, 1, 128, 0.5, 14),
-        ),
+        accesses=accesses(),
+        statement_lines=(0, 8, 9, 9, 10, 11, 9, 9, 12, 9, 10, 11, 12, 13, 14),
         roles=(RoleInfo("all", 0, 128, tuple(o.id for o in ops)),),
         timelines=(timeline(),),
         passes=(
             PassInfo("parse", CELL, 900.0, True),
             PassInfo("check", CELL, 300.0, False),
-            PassInfo("select", "gemm -> mma.m16n8k16\ncopy -> cp.async 16 B", 120.0, True),
-            PassInfo("lower", texts()[1].text, 2500.0, True),
+            PassInfo("select", "gemm -> mma.m16n8k16\ncopy -> cp.async 16 B", 120.0, True, lines=(12, 10)),
+            PassInfo(
+                "sync",
+                texts()[1].text.replace("  barrier\n", ""),
+                90.0,
+                True,
+                lines=(6, 8, 10, 11, 9, 9, 12, 12, 12, 13, 14),
+            ),
+            PassInfo(
+                "lower",
+                texts()[1].text.replace("r in 128", "r in unroll 128"),
+                2500.0,
+                True,
+                lines=texts()[1].lines,
+            ),
         ),
         code=texts(),
         resources=Resources(

@@ -54,12 +54,13 @@ def shortened(report: Report, limit: int = SAVED_CHARACTERS) -> Report:
             limit,
             "kernel.get_kernel_source()" if c.level == "cuda" else f"kernel.report().code, level {c.level}",
         )
-        code.append(CodeText(c.level, text, c.lines[: text.count("\n") + 1]))
-    passes = tuple(
-        replace(p, text=shorten(p.text, limit // 4, f"kernel.report().passes, {p.name}"))
-        for p in report.passes
-        if p.changed
-    )
+        count = text.count("\n") + 1
+        code.append(replace(c, text=text, lines=c.lines[:count], live=c.live[:count]))
+    passes: list[PassInfo] = []
+    for p in report.passes:
+        if p.changed:
+            text = shorten(p.text, limit // 4, f"kernel.report().passes, {p.name}")
+            passes.append(replace(p, text=text, lines=p.lines[: text.count("\n") + 1]))
     unchanged = tuple(
         PassInfo(p.name, "", p.microseconds, False, p.note) for p in report.passes if not p.changed
     )
