@@ -69,6 +69,9 @@ def root_of(buffer: Buffer) -> Buffer:
 
 ALIGN = 64
 
+ANYWHERE = -1
+"""The alias class of an access that may be to any memory."""
+
 
 class Access(Math):
     """Loads and stores."""
@@ -298,7 +301,7 @@ class Access(Math):
 
     def note(self, scope: int) -> str:
         """Alias metadata of an access."""
-        return f", !alias.scope !{100 + 2 * scope}, !noalias !{101 + 2 * scope}"
+        return "" if scope == ANYWHERE else f", !alias.scope !{100 + 2 * scope}, !noalias !{101 + 2 * scope}"
 
     # -------------------------------------------------------------- addresses
 

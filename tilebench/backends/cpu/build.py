@@ -14,6 +14,7 @@ from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.cpu import host as machine
 from tilebench.backends.cpu.emit import Emitted, emit
 from tilebench.backends.cpu.launch import WORKER_TYPE, aligned, run
+from tilebench.backends.cpu.shared import SharedTiles, apart
 from tilebench.errors import LaunchError
 from tilebench.ir.expr import Expr, Var
 from tilebench.ir.simplify import bounds
@@ -55,6 +56,7 @@ class Native:
         """
         kernel = self.typed.kernel
         known: dict[Var | Buffer, int | float] = {**symbols}
+        tensors: dict[Buffer, tuple[int, TensorArgument]] = {}
         for param, argument in zip(kernel.params, arguments, strict=True):
             if isinstance(argument, TensorArgument):
                 pointer = argument.pointer
@@ -67,6 +69,8 @@ class Native:
                         fix="pass a CPU tensor",
                     )
                 known[param.value] = pointer
+                if isinstance(param.value, Buffer):
+                    tensors[param.value] = pointer, argument
             else:
                 known[param.value] = float(argument) if param.value.dtype.is_float else int(argument)
         ranges = {v: (int(n), int(n)) for v, n in known.items() if isinstance(v, Var) and v.dtype.is_int}
@@ -79,10 +83,15 @@ class Native:
                 held.append(aligned(max(size, 1)))
                 known[item] = held[-1].ctypes.data
         threads = config.current().threads or os.cpu_count() or 1
+        for var, extent in zip(kernel.blocks, grid, strict=True):
+            ranges[var] = (0, extent - 1)
         arenas = self._take(threads)
+        tiles = SharedTiles(self.emitted.packs, ranges, grid, apart(tensors, self.emitted.written))
         try:
-            run(self.emitted, self._function, [known[s] for s in self.emitted.slots], grid, arenas)
+            values = [known[s] for s in self.emitted.slots]
+            run(self.emitted, self._function, values, grid, arenas, tiles.slots)
         finally:
+            tiles.release()
             with self._lock:
                 self._arenas.append(arenas)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilebench.backends.cpu.access import Place, Site
+from tilebench.backends.cpu.packs import Pack, packable, written
 from tilebench.backends.cpu.text import V, compute_type, i64
 from tilebench.backends.cpu.threads import spread_buffers
 from tilebench.backends.cpu.tiles import Tiles
@@ -20,7 +21,9 @@ from tilebench.passes.stages import Typed
 
 COUNTER, TOTAL, ABORT, SITE, BLOCK, VALUE, PRINT, GRID = 0, 8, 16, 24, 25, 26, 27, 28
 FIRST = 32
-"""Slots of the context. COUNTER, TOTAL and ABORT are on cache lines of their own."""
+"""Slots of the context; those of the packs (packing.py) come last. COUNTER, TOTAL and ABORT are on
+cache lines of their own.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class Emitted:
     prints: tuple[Print, ...]
     slots: tuple[Buffer | Var, ...]
     arena_bytes: int
+    packs: tuple[Pack, ...] = ()
+    written: frozenset[Buffer] = frozenset()
 
 
 def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
@@ -43,6 +48,9 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.loops, w.prints, w.slots, w.staged = [], [], {}, {}
     w.functions, w.function_text, w.scratch_places = {}, [], {}
     w.kernel = kernel
+    changed = written(kernel)
+    w.sides, w.packs, w.packed, w.steps = packable(kernel), [], {}, []
+    w.untouched = {p.value for p in kernel.params if isinstance(p.value, Buffer)} - changed
     w.width_of_host, w.tile_of_host = lanes, tile
     w.thread_var, w.threads = kernel.thread, kernel.thread_count
     w.spread, w.per_thread = spread_buffers(kernel, typed.per_thread)
@@ -65,9 +73,11 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.statement(kernel.body)
     if not w.closed:
         w.finish()
-    text, lines = _module(w, len(kernel.grid))
+    text, lines = _module(w, len(kernel.grid), FIRST + len(slots))
     prints = tuple(w.prints) if any(isinstance(n, Print) for n in walk(kernel.body)) else ()
-    return Emitted(text, lines, tuple(w.sites), prints, tuple(slots), w.arena_bytes)
+    return Emitted(
+        text, lines, tuple(w.sites), prints, tuple(slots), w.arena_bytes, tuple(w.packs), frozenset(changed)
+    )
 
 
 def _arguments(w: Tiles, slots: list[Buffer | Var]) -> None:
@@ -139,7 +149,7 @@ out:
 """
 
 
-def _module(w: Tiles, axes: int) -> tuple[str, tuple[int, ...]]:
+def _module(w: Tiles, axes: int, packs: int) -> tuple[str, tuple[int, ...]]:
     head = _HEAD
     for name, number in (
         ("SITE", SITE), ("BLOCK", BLOCK), ("VALUE", VALUE), ("ABORT", ABORT), ("COUNTER", COUNTER),
@@ -153,6 +163,7 @@ def _module(w: Tiles, axes: int) -> tuple[str, tuple[int, ...]]:
         f"  %abort = getelementptr i64, ptr %ctx, i64 {ABORT}",
         f"  %printp = getelementptr i64, ptr %ctx, i64 {PRINT}",
         "  %print = load ptr, ptr %printp",
+        f"  %packs = getelementptr i64, ptr %ctx, i64 {packs}",
     ]
     rest = "%n"
     for d in range(axes):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tilebench.backends.cpu.packs import Side, side_of
 from tilebench.ir.dtype import float32
 from tilebench.ir.expr import Expr, const, int_value
 from tilebench.ir.rewrite import walk
@@ -32,7 +33,7 @@ class Deep:
 
     rounds: int
     bk: int
-    copies: tuple[Copy, Copy]
+    copies: tuple[tuple[Copy, Side], tuple[Copy, Side]]
     product: Gemm
 
 
@@ -68,7 +69,11 @@ def deepened(loop: For, kernel: Kernel) -> Deep | None:
     if len(sides) != 2 or any(operand.buffer is product.c.buffer for operand in (product.a, product.b)):
         return None
     (copy_a, a), (copy_b, b) = sides[product.a.buffer], sides[product.b.buffer]
-    return Deep(rounds, bk, (copy_a, copy_b), replace(product, a=a, b=b))
+    side_a, side_b = (
+        replace(side_of(product, "A"), depth=rounds * bk),
+        replace(side_of(product, "B"), depth=rounds * bk),
+    )
+    return Deep(rounds, bk, ((copy_a, side_a), (copy_b, side_b)), replace(product, a=a, b=b))
 
 
 def _deep_copy(

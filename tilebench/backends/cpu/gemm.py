@@ -11,6 +11,7 @@ additions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tilebench.backends.cpu.text import suffix, vector
 
@@ -18,7 +19,8 @@ from tilebench.backends.cpu.text import suffix, vector
 @dataclass(frozen=True)
 class Product:
     """c[m, n] += a @ b of one element type, K being an argument that `k` divides. am, ak: strides of A along
-    m and k; bk: row stride of B; lanes of a vector; tile: rows and (f32) columns of C kept in registers.
+    m and k; bk: row stride of B; lanes of a vector; tile: rows and (f32) columns of C kept in registers;
+    a_depth, b_depth: the K that an operand was packed with (`panels`), 0 where it has strides.
     """
 
     m: int
@@ -32,6 +34,21 @@ class Product:
     lanes: int
     tile: tuple[int, int]
     clear: bool
+    a_depth: int = 0
+    b_depth: int = 0
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`count` panels of `width` rows (or columns) each, from `first` on.
+
+    Packed with depth D, element k of row i is at start * D + k * width + i - start, start being the first row
+    of i's panel.
+    """
+
+    first: int
+    width: int
+    count: int
 
 
 def row_tiles(m: int, most: int) -> list[tuple[int, int, int]]:
@@ -62,12 +79,24 @@ def column_panels(n: int, lanes: int, most: int) -> list[tuple[int, int, int, in
     return groups
 
 
+def most_vectors(lanes: int, tile: tuple[int, int], kind: str) -> int:
+    """Vectors of a full panel of B."""
+    return max(tile[1] * 4 // (lanes * (8 if kind == "double" else 4)), 1)
+
+
+def panels(
+    operand: Literal["A", "B"], size: int, lanes: int, tile: tuple[int, int], kind: str
+) -> list[Panels]:
+    """The panels that the micro-kernel reads an operand of M rows (N columns) in."""
+    if operand == "A":
+        return [Panels(*group) for group in row_tiles(size, tile[0])]
+    columns = column_panels(size, lanes, most_vectors(lanes, tile, kind))
+    return [Panels(first, vectors * w, count) for first, vectors, w, count in columns]
+
+
 def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
     """The function `name(A, B, C, K)` as LLVM IR."""
-    most_rows, most_columns = p.tile
-    most_vectors = max(most_columns * 4 // (p.lanes * {"double": 8}.get(p.kind, 4)), 1)
-    if p.kind == "double":
-        most_vectors = max(most_columns // 2 // p.lanes, 1)
+    columns = column_panels(p.n, p.lanes, most_vectors(p.lanes, p.tile, p.kind))
     out = [
         f"define internal void @{name}(ptr noalias readonly %A, ptr noalias readonly %B, ptr noalias %C, "
         f"i64 %K) #0 {{",
@@ -75,7 +104,7 @@ def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
     ]
     serial = [0]
     current = "entry"
-    for first, vectors, lanes, panels in column_panels(p.n, p.lanes, most_vectors):
+    for first, vectors, lanes, panels in columns:
         serial[0] += 1
         column = f"j{serial[0]}"
         out += [f"  br label %{column}", f"{column}:"]
@@ -83,7 +112,7 @@ def micro_kernel(name: str, p: Product, declares: dict[str, str]) -> str:
         out.append(f"  %{column}o = mul i64 %{column}v, {vectors * lanes}")
         out.append(f"  %{column}p = add i64 %{column}o, {first}")
         inner = column
-        for row, rows, tiles in row_tiles(p.m, most_rows):
+        for row, rows, tiles in row_tiles(p.m, p.tile[0]):
             serial[0] += 1
             r = f"i{serial[0]}"
             out += [f"  br label %{r}", f"{r}:"]
@@ -121,11 +150,15 @@ def _tile(
     fma = f"llvm.fma.{suffix(kind, lanes)}"
     if not integer:
         declares[fma] = f"declare {many} @{fma}({many}, {many}, {many})"
+    # Where row r of A and vector v of B start, and their strides along k.
+    a_start, am, ak = (p.a_depth, 1, rows) if p.a_depth else (p.am, p.am, p.ak)
+    b_start, bk = (p.b_depth, vectors * lanes) if p.b_depth else (1, p.bk)
     unroll = next(u for u in (4, 2, 1) if p.k % u == 0)
     out += [
-        f"  %{t}am = mul i64 {row}, {p.am}",
+        f"  %{t}am = mul i64 {row}, {a_start}",
         f"  %{t}a = getelementptr {kind}, ptr %A, i64 %{t}am",
-        f"  %{t}b = getelementptr {kind}, ptr %B, i64 {column}",
+        f"  %{t}bm = mul i64 {column}, {b_start}",
+        f"  %{t}b = getelementptr {kind}, ptr %B, i64 %{t}bm",
         f"  %{t}cm = mul i64 {row}, {p.ldc}",
         f"  %{t}cn = add i64 %{t}cm, {column}",
         f"  %{t}c0 = getelementptr {kind}, ptr %C, i64 %{t}cn",
@@ -150,18 +183,18 @@ def _tile(
                 f"  %{t}x{r}_{v} = phi {many} [ {first}, %{t}h ], [ %{t}y{r}_{v}_{unroll - 1}, %{t}k ]"
             )
     out += [
-        f"  %{t}ao = mul i64 %{t}kk, {p.ak}",
+        f"  %{t}ao = mul i64 %{t}kk, {ak}",
         f"  %{t}ap = getelementptr {kind}, ptr %{t}a, i64 %{t}ao",
-        f"  %{t}bo = mul i64 %{t}kk, {p.bk}",
+        f"  %{t}bo = mul i64 %{t}kk, {bk}",
         f"  %{t}bp = getelementptr {kind}, ptr %{t}b, i64 %{t}bo",
     ]
     for u in range(unroll):
         for v in range(vectors):
-            out.append(f"  %{t}g{u}_{v} = getelementptr {kind}, ptr %{t}bp, i64 {u * p.bk + v * lanes}")
+            out.append(f"  %{t}g{u}_{v} = getelementptr {kind}, ptr %{t}bp, i64 {u * bk + v * lanes}")
             out.append(f"  %{t}l{u}_{v} = load {many}, ptr %{t}g{u}_{v}, align {size}")
         for r in range(rows):
             z = f"%{t}z{u}_{r}"
-            out.append(f"  {z}p = getelementptr {kind}, ptr %{t}ap, i64 {r * p.am + u * p.ak}")
+            out.append(f"  {z}p = getelementptr {kind}, ptr %{t}ap, i64 {r * am + u * ak}")
             out.append(f"  {z}s = load {kind}, ptr {z}p, align {size}")
             wide = f"{z}s"
             if lanes > 1:

@@ -95,8 +95,10 @@ def run(
     values: Sequence[int | float],
     grid: tuple[int, ...],
     arenas: Sequence[np.ndarray],
+    packs: Sequence[int] = (),
 ) -> None:
-    """One launch. values: one for each of emitted.slots (addresses, integers, floats).
+    """One launch. values: one for each of emitted.slots (addresses, integers, floats); packs: the i64 of the
+    packed tiles.
 
     Raises what the kernel reports.
     """
@@ -105,7 +107,8 @@ def run(
         total *= g
     if total <= 0:
         return
-    context = aligned(8 * (FIRST + len(values) + 1)).view(np.int64)
+    context = aligned(8 * (FIRST + len(values) + len(packs) + 1)).view(np.int64)
+    context[FIRST + len(values) : FIRST + len(values) + len(packs)] = packs
     context[TOTAL], context[COUNTER] = total, 0
     for d, g in enumerate(grid):
         context[GRID + d] = g

@@ -5,20 +5,19 @@ from __future__ import annotations
 from tilebench.backends.cpu.access import Place
 from tilebench.backends.cpu.copies import Box
 from tilebench.backends.cpu.gemm import Product, micro_kernel
-from tilebench.backends.cpu.reductions import Reductions
+from tilebench.backends.cpu.packing import Packing, wide_type
 from tilebench.backends.cpu.text import V, compute_type, i64, storage_type, vector
-from tilebench.ir.dtype import DType, float32, float64, int32
+from tilebench.ir.dtype import DType
 from tilebench.ir.tile import Region
 from tilebench.ops.gemm import Gemm
 
 
-class Products(Reductions):
+class Products(Packing):
     """Writes products."""
 
     functions: dict[Product, str]
     function_text: list[str]
     scratch_places: dict[tuple[str, int], str]
-    tile_of_host: tuple[int, int] = (6, 16)
 
     def scratch(self, name: str, size: int) -> str:
         """Memory of the block for the time of one op, shared by all that ask for the same."""
@@ -31,16 +30,22 @@ class Products(Reductions):
         return self.scratch_places[key]
 
     def gemm(self, op: Gemm, depth: V | None = None) -> None:
-        """Operands straight from their tiles where they are f32 with contiguous columns of B, else through
+        """Operands as panels, or straight from tiles that are f32 with contiguous columns of B, else through
         scratch.
 
         depth: how much of K counts, if not all.
         """
         m, n, k = op.mnk
-        wide = float64 if op.c.dtype.bits == 64 else int32 if op.c.dtype.is_int else float32
-        a_ptr, a_rows, a_cols = self._operand(op.a, wide, "A", (k, m) if op.transpose_a else (m, k))
-        am, ak = (a_cols, a_rows) if op.transpose_a else (a_rows, a_cols)
-        if op.transpose_b:
+        wide = wide_type(op.c.dtype)
+        depths = [k if r.buffer in self.packed else 0 for r in (op.a, op.b)]
+        if depths[0]:
+            a_ptr, am, ak = self.op(f"load ptr, ptr {self.packed[op.a.buffer]}"), 0, 0
+        else:
+            a_ptr, a_rows, a_cols = self._operand(op.a, wide, "A", (k, m) if op.transpose_a else (m, k))
+            am, ak = (a_cols, a_rows) if op.transpose_a else (a_rows, a_cols)
+        if depths[1]:
+            b_ptr, bk = self.op(f"load ptr, ptr {self.packed[op.b.buffer]}"), 0
+        elif op.transpose_b:
             b_ptr, bk = self._turned(op.b, wide, n, k), n
         else:
             b_ptr, bk, bn = self._operand(op.b, wide, "B", (k, n))
@@ -65,6 +70,7 @@ class Products(Reductions):
             max(lanes, 1),
             self.tile_of_host,
             op.clear_accum,
+            *depths,
         )
         if product not in self.functions:
             name = f"gemm{len(self.functions)}"
@@ -157,7 +163,7 @@ class Products(Reductions):
 
         def square(i: V, j: V) -> None:
             lines = [fetch(self.plus(i, i64(r)), j, w) for r in range(w)]
-            for c, v in enumerate(self._exchange(lines)):
+            for c, v in enumerate(self.exchange(lines)):
                 keep(i, self.plus(j, i64(c)), v)
 
         if whole_n and whole_k:
@@ -173,22 +179,3 @@ class Products(Reductions):
                     j1=j1: self.count(i64(j0), i64(j1), 1, lambda j: keep(i, j, fetch(i, j, 1))),
                 )  # fmt: skip
         return out
-
-    def _exchange(self, lines: list[V]) -> list[V]:
-        """The transpose of w vectors of w lanes: off-diagonal blocks change places, sizes 1, 2, 4 ..."""
-        w = len(lines)
-        many = self.type_of(lines[0])
-        step = 1
-        while step < w:
-            for i in range(w):
-                if i & step:
-                    continue
-                a, b = lines[i], lines[i + step]
-                low = [lane if not lane & step else w + lane - step for lane in range(w)]
-                high = [lane + step if not lane & step else w + lane for lane in range(w)]
-                for at, order in ((i, low), (i + step, high)):
-                    picks = ", ".join(f"i32 {p}" for p in order)
-                    text = f"shufflevector {many} {a.name}, {many} {b.name}, <{w} x i32> <{picks}>"
-                    lines[at] = V(self.op(text), a.dtype, w)
-            step *= 2
-        return lines
