@@ -106,8 +106,11 @@ def passes() -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     )
 
 
-def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) -> Compilation:
-    """Take the kernel through its stages: to Typed, or to Lowered when the target or thread_ir wants it."""
+def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None, until: str = "") -> Compilation:
+    """Take the kernel through its stages: to Typed, or to Lowered when the target or thread_ir wants it.
+
+    until: the pass after which to stop, as in `until="memory"`.
+    """
     from tilebench.passes.check import check
 
     snapshots: list[Snapshot] = []
@@ -142,6 +145,8 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None) ->
         for name, step in passes():
             current = stage
             stage = run(name, lambda step=step, current=current: cast("Stage", step(current)), kernel.loc)
+            if name == until:
+                break
     return Compilation(kernel, target, tuple(snapshots))
 
 

@@ -21,6 +21,14 @@ class Times:
         """The median in milliseconds."""
         return statistics.median(self.milliseconds)
 
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The lower and the upper quartile in milliseconds; least and greatest of fewer than four samples."""
+        if len(self.milliseconds) < 4:
+            return min(self.milliseconds), max(self.milliseconds)
+        low, _, high = statistics.quantiles(self.milliseconds, n=4, method="inclusive")
+        return low, high
+
     def summary(self, mode: str = "median", quantiles: Sequence[float] | None = None) -> Any:
         """mean | median | min | max, or a list of quantiles in [0, 1] (one number for a single quantile)."""
         if quantiles is not None:
@@ -44,15 +52,17 @@ def measure(
     repeat_count: int = 0,
     backend: str = "event",
     flush_l2: bool = True,
+    device: str | None = None,
 ) -> Times:
     """Run it for about warmup_ms, then time it for about rep_ms (or the given counts).
 
+    device: where it runs, 'cpu' or 'cuda' (None: for a callable of the user's, on the GPU when there is one).
     On a GPU each run is between two events with the L2 cache overwritten before it (flush_l2), so inputs come
     from memory.
     """
     if backend not in ("event", "cupti", "cudagraph"):
         raise ValueError(f"backend must be 'event', 'cupti' or 'cudagraph', got {backend!r}")
-    torch = sys.modules.get("torch")
+    torch = sys.modules.get("torch") if device != "cpu" else None
     if (
         torch is not None
         and torch.cuda.is_available()

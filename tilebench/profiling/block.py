@@ -52,11 +52,14 @@ magnitude.
 
 @dataclass(frozen=True)
 class Rates:
-    """What one SM does in a microsecond. copy_bytes: its share of L2 and memory in this launch."""
+    """What one SM does in a microsecond. copy_bytes: its share of L2 and memory in this launch; spill_bytes:
+    of registers that a thread puts away and fetches back in each iteration.
+    """
 
     device: Device
     copy_bytes: float
     tensor_share: float
+    spill_bytes: float = 0.0
 
     @property
     def clocks(self) -> float:
@@ -111,6 +114,7 @@ def program_of(scheduled: Scheduled, values: Mapping[Var, float], rates: Rates) 
 class _Reader:
     def __init__(self, scheduled: Scheduled, rates: Rates) -> None:
         self.rates = rates
+        self.threads = scheduled.kernel.thread_count
         self.schedules: dict[int, Schedule] = {id(s.loop): s for s in scheduled.schedules}
         partitioned = scheduled.placed.partitioned
         self.warp_grids = partitioned.warp_grids
@@ -154,7 +158,17 @@ class _Reader:
         for item in self.visit(s.body, inside):
             steps += [item] if isinstance(item, Step) else _flattened(item)
         steps = [replace(x, ahead=True, waits=False) if id(x.stmt) in ahead else x for x in steps]
+        steps = self._spilling(steps)
         return Loop(tuple(steps), trips, schedule.stages if schedule else 1, known)
+
+    def _spilling(self, steps: list[Step]) -> list[Step]:
+        """Steps of one iteration, the longest made longer by what spilled registers cost in L1."""
+        moved = 2 * self.rates.spill_bytes * self.threads
+        if not moved or not steps:
+            return steps
+        longest = max(range(len(steps)), key=lambda k: 0.0 if steps[k].ahead else steps[k].us)
+        more = moved / (SHARED_PER_CLOCK * self.rates.clocks)
+        return [replace(s, us=s.us + more) if k == longest else s for k, s in enumerate(steps)]
 
     def step(self, s: Stmt, values: Mapping[Var, float]) -> Step | None:
         """A statement with its time on the unit that it keeps busy longest; None when it does nothing."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilebench.ir.expr import Var
 from tilebench.passes.stages import Scheduled
@@ -110,10 +110,12 @@ def predict(
     grid: tuple[int, ...],
     symbols: Mapping[Var, int],
     names: timeline.Names | None = None,
+    spill_bytes: float = 0.0,
 ) -> Prediction:
     """The predicted time of a launch and the block that it is made of. Nothing is measured.
 
-    work, grid and symbols: of the launch; occupancy: blocks that share an SM; names: for the bars.
+    work, grid and symbols: of the launch; occupancy: blocks that share an SM; names: for the bars;
+    spill_bytes: of a thread, from the compiler's log or an estimate.
     """
     kernel = scheduled.kernel
     share = tensor_share(scheduled, device)
@@ -124,7 +126,7 @@ def predict(
     values = block_values(kernel, index, symbols)
 
     def played(blocks: int, sharing: int) -> tuple[timeline.Play, Program]:
-        rates = rates_of(work, device, blocks, share)
+        rates = replace(rates_of(work, device, blocks, share), spill_bytes=spill_bytes)
         program = block.program_of(scheduled, values, rates)
         factor = block.residence(block.demands(program), block.idle(program, rates), sharing)
         return timeline.play(program, names or {}, factor, sharing, rates), program
@@ -198,23 +200,11 @@ def config_text(config: Mapping[str, object]) -> str:
     return ", ".join(f"{k}={v}" for k, v in config.items())
 
 
-def gpu_roofline(
-    work: Work,
-    device: Device,
-    prediction: Prediction,
-    measured: Figure | None,
-    point: RooflinePoint,
-) -> RooflineInfo:
-    """The roofline of a device's data sheet with this kernel on it. point: label, id, config; the rest is
-    filled in.
-    """
+def gpu_roofs(device: Device) -> tuple[Roof, ...]:
+    """The ceilings of a device: memory, L2 and every rate of its data sheet."""
+    sheet = f"data sheet of {device.name}"
     roofs = [
-        Roof(
-            f"memory {device.memory_gb_s:g} GB/s",
-            "bandwidth",
-            device.memory_gb_s * 1e9,
-            f"data sheet of {device.name}",
-        ),
+        Roof(f"memory {device.memory_gb_s:g} GB/s", "bandwidth", device.memory_gb_s * 1e9, sheet),
         Roof(
             f"L2 {device.memory_gb_s * L2_RATIO:g} GB/s",
             "bandwidth",
@@ -222,20 +212,38 @@ def gpu_roofline(
             "order of magnitude: twice the memory's",
         ),
     ]
-    for name, rate in (
+    rates = (
         ("f16 tensor", device.f16_tflops),
         ("tf32 tensor", device.tf32_tflops),
         ("f8 tensor", device.f8_tflops),
         ("FP32", device.f32_tflops),
-    ):
-        if rate:
-            roofs.append(
-                Roof(f"{name} {rate:g} TFLOP/s", "compute", rate * 1e12, f"data sheet of {device.name}")
-            )
+    )
+    roofs += [
+        Roof(f"{name} {rate:.4g} TFLOP/s", "compute", rate * 1e12, sheet) for name, rate in rates if rate
+    ]
+    return tuple(roofs)
+
+
+def gpu_roofline(
+    work: Work,
+    device: Device,
+    prediction: Prediction,
+    measured: Figure | None,
+    point: RooflinePoint,
+) -> RooflineInfo:
+    """The roofline of a device's data sheet with this kernel on it.
+
+    point: label, id, config and occupancy; the rest is filled in.
+    """
     time = measured or Figure(prediction.total_us, "us", "predicted", f"model of {device.name}")
     whole = _filled(point, work, time)
     return RooflineInfo(
-        device.name, tuple(roofs), (whole,), prediction.total_us, prediction.limiter, dict(prediction.bounds)
+        device.name,
+        gpu_roofs(device),
+        (whole,),
+        prediction.total_us,
+        prediction.limiter,
+        dict(prediction.bounds),
     )
 
 

@@ -1,0 +1,448 @@
+"""`whatif`: the tunables of a kernel as sliders: predicted figures at once, the compile behind them, points
+kept.
+
+A choice of values goes through three states. *predicted*: the program is read anew and taken through the
+passes to its byte map (10 to 40 ms), the model gives its time; registers are an estimate. *compiled*: NVRTC
+ran in a process of its own, registers and spills are its log's. *illegal*: why it cannot be, in the
+compiler's words. Predictions are for a GPU: the kernel's own architecture, or sm_90a when it runs on the
+CPU.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tilebench import compiler, config
+from tilebench.errors import TileError
+from tilebench.ir import tile
+from tilebench.ir.expr import Var
+from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.compiling import Cancelled, Compile
+from tilebench.kernel.factory import Factory, factory_of, tunables
+from tilebench.kernel.target import resolve
+from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled
+from tilebench.profiling import model, registers
+from tilebench.profiling.work import count, evaluate
+from tilebench.report import (
+    CompareInfo,
+    Figure,
+    Report,
+    Resources,
+    RooflineInfo,
+    RooflinePoint,
+    TimelineInfo,
+    TriedPoint,
+    Tunable,
+    WhatIfInfo,
+)
+from tilebench.targets import Occupancy, Target, occupancy, parse
+
+USER_ERRORS = (TileError, AssertionError, ArithmeticError, TypeError, ValueError)
+"""What a factory may raise for values that do not go together; the text becomes the reason."""
+LARGEST_SWEEP = 4096
+
+Config = Mapping[str, Any]
+
+
+def whatif(kernel_or_factory: Any, *, target: Any = None, **values: Any) -> WhatIf:
+    """Sliders over the tunables of a kernel or factory, as an object that a notebook displays.
+
+    values: a list gives what a tunable may be, anything else fixes a parameter: `whatif(gemm, M=4096, N=4096,
+    K=4096, block_M=[64, 128], num_stages=[2, 3, 4])`. Without lists the tunables are found by name and
+    default. target: 'cuda:sm_XX' to predict for. Raises LaunchError TB602, TB640, TB641 (see
+    kernel/factory.py).
+    """
+    lists = {k: v for k, v in values.items() if isinstance(v, list | tuple | range)}
+    fixed = {k: v for k, v in values.items() if k not in lists}
+    factory = factory_of(kernel_or_factory, fixed)
+    made = WhatIf(factory, tunables(factory, lists), _gpu(target if target is not None else factory.target))
+    if isinstance(kernel_or_factory, Kernel):
+        made.of_kernel(kernel_or_factory)
+    return made
+
+
+def _gpu(target: Any) -> Target:
+    """The GPU that predictions are for."""
+    resolved = resolve(target)
+    return parse(f"cuda:{resolved.arch}") if resolved.arch else parse("cuda:sm_90a")
+
+
+class WhatIf:
+    """What has been tried. `predict`, `compile`, `keep` and `sweep` are what the sliders do, as plain
+    calls.
+    """
+
+    def __init__(self, factory: Factory, choices: Mapping[str, tuple[Any, ...]], target: Target) -> None:
+        self.factory, self.choices, self.target = factory, dict(choices), target
+        self.base: dict[str, Any] = {k: factory.config[k] for k in choices}
+        self.kept: list[Report] = []
+        self._tried: dict[tuple[Any, ...], TriedPoint] = {}
+        self._timelines: dict[tuple[Any, ...], TimelineInfo] = {}
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._lock = threading.RLock()
+        self._panel: Any = None
+        self._symbols: dict[str, int] = {}
+        self._id = ""
+
+    def of_kernel(self, kernel: Kernel) -> None:
+        """Share the selection bus of this kernel's views, and the extents of its last call."""
+        from tilebench.kernel.reporting import identity
+
+        self._id = identity(kernel)
+        call = kernel.last_call
+        self._symbols = {v.name: n for v, n in call.symbols.items()} if call is not None else {}
+
+    # -------------------------------------------------------------- points
+
+    def settle(self, given: Config) -> dict[str, Any]:
+        """A value for every tunable: the given ones, else the base's. Raises ValueError for others."""
+        for name, value in given.items():
+            if name not in self.choices:
+                raise ValueError(f"{name!r} is not a tunable; they are {', '.join(self.choices)}")
+            if value not in self.choices[name]:
+                known = ", ".join(map(str, self.choices[name]))
+                raise ValueError(f"{name}={value!r} is not offered; it may be {known}")
+        return {**self.base, **given}
+
+    def of_text(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """The values that texts stand for. Raises ValueError as `settle` does."""
+        named = {k: {str(v): v for v in values} for k, values in self.choices.items()}
+        return self.settle({k: named.get(k, {}).get(v, v) for k, v in given.items()})
+
+    def _key(self, chosen: Config) -> tuple[Any, ...]:
+        return tuple(str(chosen[k]) for k in self.choices)
+
+    def predict(self, **given: Any) -> TriedPoint:
+        """The point at these values, predicted; what is known of it already is not worked out again."""
+        chosen = self.settle(given)
+        key = self._key(chosen)
+        with self._lock:
+            if key not in self._tried:
+                start = time.perf_counter()
+                point, drawn = _predicted(self.factory, chosen, self.target, self._symbols)
+                ms = round((time.perf_counter() - start) * 1e3, 1)
+                self._tried[key] = replace(point, milliseconds=ms)
+                if drawn is not None:
+                    self._timelines[key] = drawn
+            return self._tried[key]
+
+    def compile(self, *, begun: Callable[[Compile], None] | None = None, **given: Any) -> TriedPoint:
+        """The point at these values, compiled in a process of its own.
+
+        begun: is told the Compile, which may be cancelled. Raises Cancelled then; an illegal point is
+        returned.
+        """
+        point = self.predict(**given)
+        if point.state != "predicted":
+            return point
+        chosen = self.settle(given)
+        key = self._key(chosen)
+        start = time.perf_counter()
+        try:
+            kernel = _compiled(self.factory, chosen, self.target, begun)
+        except USER_ERRORS as error:
+            made = replace(point, state="illegal", reason=_reason(error), point=None)
+        else:
+            made = _with_binary(point, kernel, self.target, self._symbols)
+            self._kernels[key] = kernel
+        made = replace(made, milliseconds=round((time.perf_counter() - start) * 1e3, 1))
+        with self._lock:
+            self._tried[key] = replace(made, kept=self._tried[key].kept)
+            return self._tried[key]
+
+    def keep(self, **given: Any) -> Report:
+        """Pin the point at these values: it is compiled, its report joins `kept`, the roofline and the
+        difference card.
+
+        Raises ValueError for an illegal point.
+        """
+        point = self.compile(**given)
+        if point.state == "illegal":
+            raise ValueError(f"this point cannot be kept: {point.reason}")
+        key = self._key(self.settle(given))
+        report = self._kernels[key].report()
+        with self._lock:
+            self.kept = [r for r in self.kept if r.id != report.id] + [report]
+            self._tried[key] = replace(self._tried[key], kept=True)
+        return report
+
+    def sweep(self) -> tuple[TriedPoint, ...]:
+        """Predict every combination, best first. Raises ValueError when there are more than LARGEST_SWEEP."""
+        combinations = list(self._combinations())
+        if len(combinations) > LARGEST_SWEEP:
+            raise ValueError(f"{len(combinations)} combinations: give fewer values to sweep over")
+        points = [self.predict(**c) for c in combinations]
+        return tuple(sorted(points, key=_microseconds))
+
+    def _combinations(self) -> Iterator[dict[str, Any]]:
+        import itertools
+
+        for values in itertools.product(*self.choices.values()):
+            yield dict(zip(self.choices, values, strict=True))
+
+    def neighbours(self, chosen: Config) -> Iterator[tuple[str, Any, TriedPoint]]:
+        """(tunable, value, point) of every point that one slider reaches from here."""
+        for name, values in self.choices.items():
+            for value in values:
+                if value != chosen[name]:
+                    yield name, value, self.predict(**{**chosen, name: value})
+
+    @property
+    def points(self) -> tuple[TriedPoint, ...]:
+        """What has been tried, in order."""
+        with self._lock:
+            return tuple(self._tried.values())
+
+    # -------------------------------------------------------------- what is shown
+
+    def info(self) -> WhatIfInfo:
+        """Tunables and points, for the report."""
+        offered = tuple(
+            Tunable(k, tuple(map(str, values)), str(self.base[k])) for k, values in self.choices.items()
+        )
+        device = model.device_for(self.target.arch or "")
+        base = {k: str(v) for k, v in self.base.items()}
+        return WhatIfInfo(offered, self.points, device.name if device else "", base)
+
+    def roofline(self) -> RooflineInfo | None:
+        """The roofline with the base and every kept point on it, as a path."""
+        base = self.predict()
+        first = base.point if base.point is not None else None
+        kept = [p.point for p in self.points if p.kept and p.point is not None and p.config != base.config]
+        points = [p for p in (first, *kept) if p is not None]
+        device = model.device_for(self.target.arch or "")
+        if not points or device is None:
+            return None
+        last = next(p for p in reversed(self.points) if p.point == points[-1])
+        time_us = points[-1].time_us
+        return RooflineInfo(
+            device.name,
+            model.gpu_roofs(device),
+            tuple(points),
+            time_us.value if time_us else 0.0,
+            last.limiter,
+        )
+
+    def compare(self) -> CompareInfo | None:
+        """The base against the point kept last; None when none was kept."""
+        from tilebench.views.compare import compare
+
+        base = self._kernels.get(self._key(self.base))
+        if not self.kept or base is None:
+            return None
+        return compare(base.report(), self.kept[-1])
+
+    def report(self) -> Report:
+        """A report that holds what has been tried: the board's tabs are whatif, roofline, timeline,
+        compare.
+        """
+        base = self.predict()
+        key = self._key(self.base)
+        drawn = self._timelines.get(key)
+        prim = self._prim()
+        source = prim.loc.source if prim is not None and prim.loc is not None else None
+        return Report(
+            id=self._id or base.id or f"whatif-{self.factory.name}"[:60],
+            name=self.factory.name,
+            target=str(self.target),
+            source=source.text if source else "",
+            first_line=source.first_line if source else 1,
+            config={k: str(v) for k, v in self.base.items()},
+            verdict=self._words(),
+            resources=base.resources,
+            timelines=(drawn,) if drawn else (),
+            roofline=self.roofline(),
+            compare=self.compare(),
+            whatif=self.info(),
+        )
+
+    def _prim(self) -> tile.Kernel | None:
+        try:
+            return self.factory.make(self.base)
+        except USER_ERRORS:
+            return None  # the base itself is illegal: its point says why
+
+    def _words(self) -> str:
+        legal = [p for p in self.points if p.point is not None]
+        if not legal:
+            return "no legal point tried yet"
+        best = min(legal, key=_microseconds)
+        return (
+            f"{len(self.points)} points tried, best predicted "
+            f"{_microseconds(best):.4g} us at {model.config_text(best.config)}"
+        )
+
+    @property
+    def panel(self) -> Any:
+        """The live view, made on first use."""
+        if self._panel is None:
+            from tilebench.kernel.whatif_panel import Panel
+
+            self._panel = Panel(self)
+        return self._panel
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from tilebench.views import Board
+
+        if config.current().static:
+            return Board(self.report(), SHOWN, static=True)._repr_mimebundle_(include, exclude)
+        return self.panel.board()._repr_mimebundle_(include, exclude)
+
+    def __repr__(self) -> str:
+        from tilebench.views.whatif import text
+
+        return text(self.report())
+
+
+SHOWN = ("whatif", "roofline", "timeline", "compare")
+"""The tabs of the board that a WhatIf shows."""
+
+
+def _microseconds(point: TriedPoint) -> float:
+    if point.point is None or point.point.time_us is None:
+        return float("inf")
+    return point.point.time_us.value
+
+
+# ------------------------------------------------------------------ one point
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TileError):
+        return f"{error.what}" + (f": {error.why}" if error.why else "")
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _texts(chosen: Config) -> dict[str, str]:
+    return {k: str(v) for k, v in chosen.items()}
+
+
+def _predicted(
+    factory: Factory, chosen: Config, target: Target, symbols: Mapping[str, int]
+) -> tuple[TriedPoint, TimelineInfo | None]:
+    texts = _texts(chosen)
+    try:
+        prim = factory.make(chosen)
+        stages = compiler.analyse(prim, target, until="memory")
+    except USER_ERRORS as error:
+        return TriedPoint(texts, "illegal", _reason(error)), None
+    launch = _launch(prim, symbols)
+    grid = launch[0] if launch else ()
+    arch = target.arch or "sm_90a"
+    wanted = registers.estimate(stages.stage(Placed))
+    used = min(wanted, registers.limit(arch, prim.thread_count))
+    excess = wanted - used
+    shared = stages.stage(Allocated).shared_bytes
+    occupied = occupancy(arch, prim.thread_count, used, shared)
+    if occupied.blocks == 0:
+        return TriedPoint(texts, "illegal", f"no block fits an SM: {occupied.limiter}"), None
+    resources = _resources(used, None, shared, prim, grid, occupied, arch)
+    drawn, point, limiter = _timed(stages, launch, occupied, arch, factory.name, texts, 4.0 * excess)
+    reason = f"about {excess} registers too many: expect spills" if excess else ""
+    return TriedPoint(
+        texts, "predicted", reason, resources, point, limiter, id=_id(prim, texts, target)
+    ), drawn
+
+
+def _id(prim: tile.Kernel, texts: Mapping[str, str], target: Target) -> str:
+    from tilebench.kernel.reporting import identity
+
+    return identity(Kernel(prim, target, config=texts))
+
+
+Launch = tuple[tuple[int, ...], dict[Var, int]]
+"""The grid of a launch, and its symbols."""
+
+
+def _launch(prim: tile.Kernel, named: Mapping[str, int]) -> Launch | None:
+    """The launch that is predicted: the program's own grid, or that of the kernel's last call; None if
+    unknown.
+    """
+    if any(v.name not in named for v in prim.symbols):
+        return None
+    symbols = {v: named[v.name] for v in prim.symbols}
+    sizes = [evaluate(g, {v: float(n) for v, n in symbols.items()}) for g in prim.grid]
+    return None if None in sizes else (tuple(int(n or 0) for n in sizes), symbols)
+
+
+def _timed(
+    stages: compiler.Compilation,
+    launch: Launch | None,
+    occupied: Occupancy,
+    arch: str,
+    name: str,
+    texts: Mapping[str, str],
+    spill_bytes: float,
+) -> tuple[TimelineInfo | None, RooflinePoint | None, str]:
+    device = model.device_for(arch)
+    if device is None or launch is None:
+        return None, None, "its extents are known at the call: call the kernel first"
+    from tilebench.kernel.reporting import bar_names
+
+    prim, (grid, symbols) = stages.kernel, launch
+    work = count(prim, grid, symbols)
+    names = bar_names(prim)
+    made = model.predict(stages.stage(Scheduled), work, device, occupied, grid, symbols, names, spill_bytes)
+    time_us = Figure(made.total_us, "us", "predicted", f"model of {device.name}")
+    point = RooflinePoint(
+        name, work.flops, work.tensor_bytes, time_us, "", model.config_text(texts), occupied.fraction
+    )
+    return made.timeline, point, made.limiter
+
+
+def _resources(
+    used: int,
+    spills: int | None,
+    shared: int,
+    prim: tile.Kernel,
+    grid: tuple[int, ...],
+    occupied: Occupancy,
+    arch: str,
+) -> Resources:
+    share = Figure(occupied.fraction, "of warps", "predicted", f"occupancy table of {arch}")
+    return Resources(used, spills, shared, prim.thread_count, grid, occupied.blocks, share, occupied.limiter)
+
+
+def _compiled(
+    factory: Factory, chosen: Config, target: Target, begun: Callable[[Compile], None] | None
+) -> Kernel:
+    """The kernel, its binary made by a worker process (or found in the store)."""
+    from tilebench.backends.cuda.build import is_kept, keep
+    from tilebench.backends.cuda.emit import compiled_text, emit
+    from tilebench.store import current_store
+
+    prim = factory.make(chosen)
+    stages = compiler.analyse(prim, target)
+    text, arch = compiled_text(emit(stages.stage(Lowered).program)), target.arch or "sm_90a"
+    store = current_store()
+    if not is_kept(store, text, arch):
+        job = Compile(text, arch)
+        if begun is not None:
+            begun(job)
+        ptx, cubin, log, _ = job.wait()
+        keep(store, text, arch, ptx, cubin, log)
+    return Kernel(prim, target, config=_texts(chosen), compilation=compiler.with_executable(stages))
+
+
+def _with_binary(point: TriedPoint, kernel: Kernel, target: Target, symbols: Mapping[str, int]) -> TriedPoint:
+    """The point with what the compiler's log says, and the time that follows from it."""
+    built, prim, arch = kernel.executable.built, kernel.prim, target.arch or "sm_90a"
+    if built.registers is None:
+        return replace(point, state="compiled", reason="the log names no registers")
+    grid = point.resources.grid
+    occupied = occupancy(arch, prim.thread_count, built.registers, built.shared_bytes)
+    resources = _resources(built.registers, built.spill_bytes, built.shared_bytes, prim, grid, occupied, arch)
+    label = point.point.label if point.point else ""
+    launch = _launch(prim, symbols)
+    _, timed, limiter = _timed(
+        kernel.compilation, launch, occupied, arch, label, point.config, built.spill_bytes or 0.0
+    )
+    spilled = f"{built.spill_bytes} bytes spilled" if built.spill_bytes else ""
+    return replace(point, state="compiled", reason=spilled, resources=resources, point=timed, limiter=limiter)
+
+
+__all__ = ["Cancelled", "WhatIf", "whatif"]
