@@ -23,6 +23,7 @@ VIEW_MODULES = (
     "warps",
     "timeline",
     "roofline",
+    "step",
     "diff",
     "code",
     "passes",

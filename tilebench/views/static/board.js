@@ -6,6 +6,7 @@ import * as smem from "./smem.js";
 import * as warps from "./warps.js";
 import * as timeline from "./timeline.js";
 import * as roofline from "./roofline.js";
+import * as step from "./step.js";
 import * as diff from "./diff.js";
 import * as code from "./code.js";
 import * as passes from "./passes.js";
@@ -18,6 +19,7 @@ export const TABS = [
   ["warps", "warps", warps, (r) => warps.roles(r).length > 0],
   ["timeline", "timeline", timeline, (r) => r.timelines.some((t) => t.bars.length > 0)],
   ["roofline", "roofline", roofline, (r) => r.roofline !== null],
+  ["step", "time travel", step, (r) => (r.traces ?? []).length > 0],
   ["diff", "difference", diff, (r) => r.diffs.length > 0],
   ["code", "code", code, () => true],
   ["passes", "passes", passes, (r) => r.passes.some((p) => p.changed && p.text)],
@@ -83,6 +85,7 @@ export function draw(el, state, act = busOf(state.report.id)) {
     event.preventDefault();
     event.stopPropagation();
   });
+  state.show = (name) => { if (tabs.some(([n]) => n === name)) show(name); };
   function show(name) {
     const k = Math.max(0, tabs.findIndex(([n]) => n === name));
     state.tab = tabs[k][0];
