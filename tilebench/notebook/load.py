@@ -8,6 +8,7 @@ from typing import Any
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by IPython. Loading twice changes nothing."""
+    from tilebench.notebook import linter
     from tilebench.notebook.completion import install
     from tilebench.notebook.magic import TileMagics
 
@@ -16,6 +17,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.tilebench_magics = TileMagics(shell)
     shell.register_magics(shell.tilebench_magics)
     install(shell)
+    linter.install(shell)
     if "T" not in shell.user_ns:
         import tilebench.language as language
 
@@ -25,6 +27,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 def unload_ipython_extension(shell: Any) -> None:
     """Called by IPython: removes what loading put there."""
+    from tilebench.notebook import linter
     from tilebench.notebook.completion import remove
 
     if getattr(shell, "tilebench_magics", None) is None:
@@ -32,6 +35,7 @@ def unload_ipython_extension(shell: Any) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop("tile", None)
     remove(shell)
+    linter.remove(shell)
     shell.tilebench_magics = None
 
 

@@ -1,0 +1,87 @@
+"""Which statements of a half-typed cell may be executed: those that compute a value and do nothing else."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+PURE = frozenset(
+    [
+        "int", "float", "bool", "str", "len", "min", "max", "abs", "round", "sum", "range", "tuple", "list",
+        "dict", "set", "sorted", "divmod", "pow", "zip", "enumerate",
+    ]
+)  # fmt: skip
+"""Builtins that may be called; beside them, what belongs to one of MODULES."""
+MODULES = frozenset({"T", "tilebench", "tilelang", "math"})
+
+
+def executable_part(body: str, scope: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The text with the top-level statements blanked out whose execution could do more than compute a value.
+
+    Also the names that are unknown for that reason: functions, and variables that `scope` does not have.
+    Lines keep their numbers. Text that is not Python comes back as it is: its error is the first thing to
+    say.
+    """
+    try:
+        tree = ast.parse(body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return body, []
+    lines = body.split("\n")
+    missing: list[str] = []
+    for statement in tree.body:
+        if _is_pure(statement):
+            continue
+        if isinstance(statement, ast.FunctionDef):
+            missing.append(statement.name)  # perhaps the program itself
+        else:
+            stored = (
+                n for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            )
+            missing += [n.id for n in stored if n.id not in scope]
+        for k in range(statement.lineno - 1, statement.end_lineno or statement.lineno):
+            lines[k] = ""
+    return "\n".join(lines), list(dict.fromkeys(missing))
+
+
+def _is_pure(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.FunctionDef():
+            outside = [*statement.decorator_list, *statement.args.defaults]
+            outside += [d for d in statement.args.kw_defaults if d is not None]
+            outside += [a.annotation for a in _arguments(statement.args) if a.annotation is not None]
+            return all(_is_pure_expression(e) for e in outside)
+        case ast.Assign(targets=targets, value=value):
+            return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _is_pure_expression(value)
+        case ast.AnnAssign(target=ast.Name(), value=value):
+            return value is None or _is_pure_expression(value)
+        case ast.Import(names=names):
+            return all(n.name in sys.modules for n in names)
+        case ast.ImportFrom(module=module):
+            return module in sys.modules
+        case ast.Pass():
+            return True
+        case _:
+            return False
+
+
+def _arguments(arguments: ast.arguments) -> list[ast.arg]:
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _is_pure_expression(e: ast.expr) -> bool:
+    """Whether it calls nothing but builtins of PURE and what MODULES hold."""
+    for node in ast.walk(e):
+        if isinstance(node, ast.Call):
+            called = node.func
+            while isinstance(called, ast.Attribute):
+                called = called.value
+            if not isinstance(called, ast.Name):
+                return False
+            known = MODULES if called is not node.func else {*PURE, "jit"}
+            if called.id not in known:
+                return False
+        elif isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+            return False
+    return True
