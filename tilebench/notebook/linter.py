@@ -1,8 +1,8 @@
 """The kernel's side of diagnostics while typing.
 
-An editor opens the comm `tilebench.lint` and sends `{"id": n, "cell": key, "text": cell}`; the answer has the
-same id, the diagnostics, and what hovers show of buffers and ops. The work is done in a thread of its own, the
-newest text first, with a deadline, so that the notebook never waits for it.
+An editor opens the comm `tilebench.lint` and sends `{"id": n, "cell": key, "text": cell}`; the answer has
+the same id, the diagnostics, and what hovers show of buffers and ops. The work is done in a thread of its own,
+the newest text first, with a deadline, so that the notebook never waits for it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ TARGET = "tilebench.lint"
 DEADLINE_S = 2.0
 FORBIDDEN = frozenset(
     [
-        "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.link",
-        "os.mkdir", "os.posix_spawn", "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.spawn",
-        "os.symlink", "os.system", "os.truncate", "os.unsetenv", "shutil.move", "shutil.rmtree", "socket.connect", "socket.sendto",
-        "subprocess.Popen", "urllib.Request", "webbrowser.open",
+        "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg",
+        "os.link", "os.mkdir", "os.posix_spawn", "os.putenv", "os.remove", "os.rename", "os.rmdir",
+        "os.spawn", "os.symlink", "os.system", "os.truncate", "os.unsetenv", "shutil.move",
+        "shutil.rmtree", "socket.connect", "socket.sendto", "subprocess.Popen", "urllib.Request",
+        "webbrowser.open",
     ]
 )  # fmt: skip
 """Audit events of what a thread that only examines must not do; opening a file to write is another."""
