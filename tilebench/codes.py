@@ -178,6 +178,7 @@ CODES: dict[str, str] = {
     "TB616": "A setting names nothing that the program uses.",
     "TB617": "An option cannot do here what it is for.",
     "TB618": "A recording is asked for a buffer that the kernel does not have.",
+    "TB619": "A tensor lies in memory as bulk copies cannot reach it.",
     "TB620": "A worker process ended without an answer.",
     "TB621": "The kernel did not finish in time, and its worker was ended.",
     "TB622": "A value cannot go to the worker process of --isolate.",

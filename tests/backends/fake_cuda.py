@@ -20,6 +20,14 @@ _LAUNCH = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, *(ctypes.c_uint,) * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 )
 
+_POINTER = ctypes.c_void_p
+_ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    *(_POINTER, ctypes.c_int, ctypes.c_uint, _POINTER),
+    *(_POINTER,) * 4,
+    *(ctypes.c_int,) * 4,
+)
+
 
 class FakeCuda:
     """A machine of `devices` GPUs. `fail[name]` is the CUresult that a call gives; a sticky one goes to
@@ -34,7 +42,9 @@ class FakeCuda:
         self.argument_sizes: list[int] = []
         self.context = 0
         self.sticky = 0
+        self.maps: list[dict[str, Any]] = []
         self._launch = _LAUNCH(self._launch_kernel)
+        self._encode = _ENCODE(self._encode_map)
 
     def _answer(self, name: str, arguments: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:
         self.calls.append((name, arguments))
@@ -93,7 +103,29 @@ class FakeCuda:
         return 0, b"something of the driver"
 
     def cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> tuple[Any, ...]:
-        return 0, ctypes.cast(self._launch, ctypes.c_void_p).value, None
+        function = self._encode if symbol == b"cuTensorMapEncodeTiled" else self._launch
+        return 0, ctypes.cast(function, ctypes.c_void_p).value, None
+
+    def _encode_map(self, into: int, dtype: int, rank: int, pointer: int | None, *rest: int) -> int:
+        """Record what was asked for; the 128 bytes begin with the number of the map, from 1."""
+        tables, (interleave, swizzle, promotion, fill) = rest[:4], rest[4:]
+        counts, words = (rank, rank - 1, rank, rank), (ctypes.c_uint64,) * 2 + (ctypes.c_uint32,) * 2
+        sizes, strides, box, steps = (
+            tuple((word * n).from_address(table))
+            for table, n, word in zip(tables, counts, words, strict=True)
+        )
+        code, *_ = self._answer("cuTensorMapEncodeTiled", (pointer,))
+        assert into % 64 == 0, "the driver demands a multiple of 64"
+        assert (interleave, fill, set(steps)) == (0, 0, {1})
+        if code == 0:
+            self.maps.append(
+                {
+                    "dtype": dtype, "pointer": pointer, "sizes": sizes, "strides": strides, "box": box,
+                    "swizzle": swizzle, "promotion": promotion,
+                }
+            )  # fmt: skip
+            ctypes.memmove(into, len(self.maps).to_bytes(128, "little"), 128)
+        return int(code)
 
     def _launch_kernel(self, function: int, *rest: Any) -> int:
         numbers, (stream, pointers, _) = rest[:7], rest[7:]

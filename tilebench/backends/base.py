@@ -45,7 +45,8 @@ Argument = TensorArgument | int | float | bool
 class Built:
     """What a build made.
 
-    code: the texts it went through; registers and spill_bytes from the compiler's log, None if there is none.
+    code: the texts it went through; registers and spill_bytes from the compiler's log, None if there is none;
+    warnings: lines of the log that cost speed (on CUDA C75xx: warpgroup products or setmaxnreg not as asked).
     """
 
     target: Target
@@ -54,6 +55,7 @@ class Built:
     spill_bytes: int | None = None
     shared_bytes: int = 0
     log: str = ""
+    warnings: tuple[str, ...] = ()
     binary: bytes = b""
     entry: str = ""
     milliseconds: Mapping[str, float] = field(default_factory=dict[str, float])

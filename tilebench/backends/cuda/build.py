@@ -13,6 +13,7 @@ from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.cuda import nvrtc
 from tilebench.backends.cuda.driver import ArgumentPack, Gpu, LoadedKernel
 from tilebench.backends.cuda.emit import ENTRY, FILE, Emitted, compiled_text, emit, kernel_parameters
+from tilebench.backends.cuda.tensor_maps import TensorMaps
 from tilebench.errors import LaunchError, Source, TargetError
 from tilebench.ir.expr import Var, const, int_value
 from tilebench.ir.rewrite import substitute
@@ -79,6 +80,7 @@ def build_program(
         spill_bytes=compiled.spill_bytes,
         shared_bytes=program.shared_bytes,
         log=compiled.log,
+        warnings=compiled.warnings,
         binary=compiled.cubin,
         entry=emitted.entry,
         milliseconds={
@@ -176,7 +178,8 @@ class CudaExecutable:
         self._loaded: dict[int, LoadedKernel] = {}
         self._arguments, self._workspaces = kernel_parameters(program)
         dtypes = [None if isinstance(a, Memory) else a.dtype for a in self._arguments]
-        self._pack = ArgumentPack([*dtypes, *(None for _ in self._workspaces)])
+        self._pack = ArgumentPack([*dtypes, *(None for _ in self._workspaces)], len(program.tensor_maps))
+        self._maps = _maps(program, (*self._arguments, *self._workspaces)) if program.tensor_maps else None
         listed = {id(p.value) for p in program.params}
         self._extra = tuple(s for s in program.symbols if id(s) not in listed)
 
@@ -189,8 +192,9 @@ class CudaExecutable:
     ) -> None:
         """Queue the kernel on a stream (a CUstream as an int); an empty grid queues nothing.
 
-        Raises LaunchError: TB613 for a grid beyond CUDA's limits, GpuError TB610-TB612 from the driver;
-        TargetError TB510 without a binary, TB512 without a driver.
+        Raises LaunchError: TB613 for a grid beyond CUDA's limits, TB619 for a tensor that bulk copies cannot
+        reach, GpuError TB610-TB612 from the driver; TargetError TB510 without a binary, TB512 without a
+        driver.
         """
         if 0 in grid:
             return
@@ -203,8 +207,10 @@ class CudaExecutable:
         workspaces = self._allocate(gpu, kernel.device, symbols, stream) if self._workspaces else []
         program, pack = self.program, self._pack
         try:
+            values += workspaces
+            maps = b"" if self._maps is None else self._maps.encoded(gpu, kernel.device, values)
             with pack.lock:
-                pack.fill(values + workspaces)
+                pack.fill(values, maps)
                 kernel.launch(_grid(grid), program.threads, program.shared_bytes, stream, pack.address)
         finally:
             for pointer in workspaces:
@@ -259,6 +265,17 @@ class CudaExecutable:
                 int(gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes"))
             )
         return found
+
+
+def _maps(program: Program, arguments: Sequence[Memory | Var]) -> TensorMaps:
+    """The tensor maps of a program; the memory of a view is that of the tensor."""
+    places: dict[Memory | Var, int] = {a: i for i, a in enumerate(arguments)}
+    for buffer, memory in program.globals.items():
+        base = buffer
+        while base.view_of is not None:
+            base = base.view_of
+        places.setdefault(memory, places[program.globals[base]])
+    return TensorMaps(program.tensor_maps, places)
 
 
 def _grid(grid: tuple[int, ...]) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from typing import Any
 
@@ -226,6 +226,17 @@ class Gpu:
 
     # ---------------------------------------------------------------- kernels
 
+    @cached_property
+    def encode_tensor_map(self) -> Callable[..., int]:
+        """cuTensorMapEncodeTiled as a C function. Raises TargetError TB512 for a driver that has none."""
+        return _function(
+            self.api,
+            "cuTensorMapEncodeTiled",
+            *(_POINTER, ctypes.c_int, _UNSIGNED, _POINTER),  # the map, type, rank, address
+            *(_POINTER,) * 4,  # sizes, strides, box, element strides
+            *(ctypes.c_int,) * 4,  # interleave, swizzle, promotion, fill
+        )
+
     def load(self, index: int, binary: bytes, entry: str, shared_bytes: int) -> LoadedKernel:
         """Load a cubin on a device and find its kernel, ready for `shared_bytes` of dynamic shared memory."""
         self.enter(index)
@@ -250,20 +261,25 @@ class Gpu:
         return int(self.check(found, "compute the occupancy"))
 
 
+_POINTER, _UNSIGNED = ctypes.c_void_p, ctypes.c_uint
+
+
 def _launcher(api: Any) -> Callable[..., int]:
-    """cuLaunchKernel as a C function (its address from the bindings): a launch costs microseconds, and the
-    GIL is released.
-    """
-    code, address, _ = api.cuGetProcAddress(b"cuLaunchKernel", 12000, 0)
+    """cuLaunchKernel as a C function: a launch costs microseconds, and the GIL is released."""
+    return _function(api, "cuLaunchKernel", _POINTER, *(_UNSIGNED,) * 7, _POINTER, _POINTER, _POINTER)
+
+
+def _function(api: Any, name: str, *parameters: Any) -> Callable[..., int]:
+    """A function of the driver as a C function of these parameters; its address is from the bindings."""
+    code, address, _ = api.cuGetProcAddress(name.encode(), 12000, 0)
     if int(code) != 0 or not int(address):
         raise TargetError(
             "TB512",
-            "the NVIDIA driver has no cuLaunchKernel",
+            f"the NVIDIA driver has no {name}",
             why="it is older than CUDA 12",
             fix="install a newer driver",
         )
-    unsigned, pointer = ctypes.c_uint, ctypes.c_void_p
-    return ctypes.CFUNCTYPE(ctypes.c_int, pointer, *(unsigned,) * 7, pointer, pointer, pointer)(int(address))
+    return ctypes.CFUNCTYPE(ctypes.c_int, *parameters)(int(address))
 
 
 class LoadedKernel:
@@ -301,29 +317,41 @@ class LoadedKernel:
 
 
 class ArgumentPack:
-    """The buffer that cuLaunchKernel reads its arguments from: one 8-byte slot each, and an array of their
-    addresses.
+    """The buffer that cuLaunchKernel reads its arguments from, and an array of their addresses.
+
+    One 8-byte slot each, then the tensor maps: 128 bytes each, from a multiple of 64.
     """
 
-    def __init__(self, dtypes: Sequence[DType | None]) -> None:
-        """dtypes: one for each argument, None for a pointer. Raises TargetError TB507 for a type with no C
-        form.
+    def __init__(self, dtypes: Sequence[DType | None], maps: int = 0) -> None:
+        """dtypes: one for each argument, None for a pointer; maps: how many tensor maps follow. Raises
+        TargetError TB507 for a type with no C form.
         """
         self._format = struct.Struct("=" + "".join(_slot(d) for d in dtypes))
         self._pack = self._format.pack_into
         narrow = ((i, d) for i, d in enumerate(dtypes) if d is not None and d.is_float and d.bits < 32)
         self._narrow = tuple((i, partial(storage_bits, dtype=d)) for i, d in narrow)
-        self._values = ctypes.create_string_buffer(max(8, 8 * len(dtypes)))
+        slots = max(8, 8 * len(dtypes))
+        self._values = ctypes.create_string_buffer(slots + (64 + 128 * maps if maps else 0))
         first = ctypes.addressof(self._values)
-        self._pointers = (ctypes.c_void_p * max(1, len(dtypes)))(*(first + 8 * i for i in range(len(dtypes))))
+        self._first_map = -(-(first + slots) // 64) * 64
+        self._maps = b""
+        addresses = [first + 8 * i for i in range(len(dtypes))]
+        addresses += [self._first_map + 128 * i for i in range(maps)]
+        self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self.address = ctypes.addressof(self._pointers)
         self.lock = threading.Lock()
 
-    def fill(self, values: list[int | float | bool]) -> None:
-        """Write the values (the list is changed). Hold `lock` from here until the launch has returned."""
+    def fill(self, values: list[int | float | bool], maps: bytes = b"") -> None:
+        """Write the values (the list is changed) and the tensor maps, one behind the other.
+
+        Hold `lock` from here until the launch has returned.
+        """
         for i, bits in self._narrow:
             values[i] = bits(float(values[i]))
         self._pack(self._values, 0, *values)
+        if maps is not self._maps:
+            ctypes.memmove(self._first_map, maps, len(maps))
+            self._maps = maps
 
 
 def _slot(dtype: DType | None) -> str:

@@ -24,6 +24,7 @@ from tilebench.backends.cuda.accesses import (
 )
 from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, atomic_piece, c_name, mma_piece, prelude
+from tilebench.backends.cuda.tensor_maps import check_map
 from tilebench.backends.cuda.values import LESS, OR, TERNARY, Values
 from tilebench.errors import InternalError, Loc, TargetError
 from tilebench.ir.dtype import DType
@@ -210,6 +211,7 @@ class _Printer:
             source = values.memories[program.globals[base]]
             self._put(f"{c}* const {self._memory_name(memory)} = ({c}*){source};")
         for tensor in program.tensor_maps:
+            check_map(tensor)
             self.maps[tensor] = f"m{len(self.maps)}_"
             values.use(TENSOR_MAP)
             texts.append(f"const __grid_constant__ TensorMap {self.maps[tensor]}")
