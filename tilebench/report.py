@@ -38,13 +38,18 @@ Provenance = Literal["predicted", "simulated", "measured"]
 class Figure:
     """A number with its unit and where it comes from.
 
-    device: the machine's name when measured; model when predicted.
+    device: the machine's name when measured; model when predicted. Of several rounds: value is their median,
+    low and high their quartiles. note: what else must be known, as 'cached'.
     """
 
     value: float
     unit: str
     provenance: Provenance
     device: str = ""
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -399,7 +404,7 @@ class TraceBuffer:
 @dataclass(frozen=True)
 class TraceSite:
     """A statement that steps are made of. op: its OpInfo id, '' for none; vars: loop variables around it,
-    outermost first; text: the statement in one line.
+    outermost first; text: the statement in one line (of a parallel loop its body's); end_line: its last line.
     """
 
     name: str
@@ -407,6 +412,7 @@ class TraceSite:
     text: str
     op: str = ""
     vars: tuple[str, ...] = ()
+    end_line: int = 0
 
 
 @dataclass(frozen=True)

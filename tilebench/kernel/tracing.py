@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tilebench.backends.recording import Extents, Step, Write, union
 from tilebench.ir.expr import Var
+from tilebench.ir.rewrite import walk
 from tilebench.ir.text import print_stmt
-from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
-from tilebench.report import Trace, TraceBuffer, TraceCheck, TraceRead, TraceSite, TraceStep
+from tilebench.ir.tile import Buffer, Parallel, Stmt
+from tilebench.report import Trace, TraceBuffer, TraceCheck, TraceRead, TraceSite, TraceStep, TraceWrite
 from tilebench.views import trace as codec
 
 
@@ -41,24 +42,40 @@ def name_of(stmt: Stmt) -> str:
 
 
 def sites_of(
-    steps: Sequence[Step], ids: Mapping[Stmt, str], vars_of: Mapping[Stmt, tuple[str, ...]], line: Callable[[Stmt], int],
-    cell: Sequence[str], first_line: int,
-) -> tuple[list[TraceSite], dict[Stmt, int]]:  # fmt: skip
+    steps: Sequence[Step],
+    ids: Mapping[Stmt, str],
+    vars_of: Mapping[Stmt, tuple[str, ...]],
+    line: Callable[[Stmt], int],
+    cell: Sequence[str],
+    first_line: int,
+) -> tuple[list[TraceSite], dict[Stmt, int]]:
     """The statements of the steps in order of first execution, and the number of each."""
     sites: list[TraceSite] = []
     numbers: dict[Stmt, int] = {}
+
+    def text_at(number: int) -> str:
+        return cell[number - first_line].strip() if 0 <= number - first_line < len(cell) else ""
+
     for step in steps:
         s = step.stmt
         if s in numbers:
             continue
         at = line(s)
-        text = (
-            cell[at - first_line].strip()
-            if 0 <= at - first_line < len(cell)
-            else print_stmt(s).text.splitlines()[0]
-        )
+        lines = [n for part in walk(s) if isinstance(part, Stmt) and (n := line(part))]
+        last = max([at, *lines]) if at else 0
+        inner = sorted({n for n in lines if n > at})
+        text = text_at(inner[0]) if inner else text_at(at)
         numbers[s] = len(sites)
-        sites.append(TraceSite(name_of(s), at, text, ids.get(s, ""), vars_of.get(s, ())))
+        sites.append(
+            TraceSite(
+                name_of(s),
+                at,
+                text or print_stmt(s).text.splitlines()[0],
+                ids.get(s, ""),
+                vars_of.get(s, ()),
+                last,
+            )
+        )
     return sites, numbers
 
 
@@ -178,8 +195,6 @@ def _packed(
                 tuple(_check(c, index[c.key], followed[index[c.key]], packer) for c in checks.get(number, ()) if c.key in index),
             )
         )  # fmt: skip
-    from dataclasses import replace
-
     return replace(
         base, buffers=tuple(f.info for f in followed), sites=tuple(sites[0]), steps=tuple(made),
         data=packer.stream(), total=len(steps), note=_joined(base.note, NOTES[precision]),
@@ -195,8 +210,6 @@ def _without_values(
     base: Trace,
 ) -> Trace:
     """The values of the largest buffers left out, one after the other, until the rest fits."""
-    from dataclasses import replace
-
     sizes: dict[Hashable, int] = {}
     for step in steps:
         for w in step.writes:
@@ -223,20 +236,18 @@ def _relative(box: Extents, f: Followed) -> tuple[int, ...]:
     return (*(o - b for o, b in zip(box[0], origin, strict=True)), *box[1])
 
 
-def _write(w: Write, number: int, f: Followed, packer: codec.Packer, precision: str, drop: bool) -> Any:
+def _write(
+    w: Write, number: int, f: Followed, packer: codec.Packer, precision: str, drop: bool
+) -> TraceWrite:
     shape = f.info.shape
     if f.info.scope in ("local", "var", "scalar"):
         values = _private(w.values, shape)
         box: tuple[int, ...] = (*(0 for _ in shape), *shape)
     else:
         values, box = w.values, _relative(w.box, f)
-    made = packer.values(number, box, values, f.info.dtype, precision, w.mask) if not drop else None
-    if made is None:
-        made = codec.Packer().values(number, box, values, f.info.dtype, "byte", None)
-        from dataclasses import replace
-
-        return replace(made, at=-1)
-    return made
+    if drop:
+        return replace(codec.Packer().values(number, box, values, f.info.dtype, "byte", None), at=-1)
+    return packer.values(number, box, values, f.info.dtype, precision, w.mask)
 
 
 def _private(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -263,8 +274,3 @@ def _check(c: Check, number: int, f: Followed, packer: codec.Packer) -> TraceChe
         number, _relative(c.box, f), min(top, 1e300), float(min(ratio.max(initial=0.0), 1e30)), int((ratio > 1).sum()),
         packer.add(codec.pack(c.error, "e1")),
     )  # fmt: skip
-
-
-def is_step(s: Stmt) -> bool:
-    """Whether the compiler's ids speak of it."""
-    return isinstance(s, TileOp | Parallel)

@@ -33,13 +33,17 @@ ORACLE_WORK = 3e8
 
 @dataclass(frozen=True)
 class Reference:
-    """What an output should be. bound None: unknown; covered and ambiguous: masks (None: all, none)."""
+    """What an output should be. bound None: unknown; covered and ambiguous: masks (None: all, none).
+
+    complete: every block was evaluated, so what is not covered is never written.
+    """
 
     against: str
     value: np.ndarray
     bound: np.ndarray | None
     covered: np.ndarray | None = None
     ambiguous: np.ndarray | None = None
+    complete: bool = False
 
 
 def host_values(value: Any, name: str) -> tuple[np.ndarray, DType]:
@@ -95,7 +99,8 @@ def oracle_references(
     except OracleUnsupported:
         return {}
     return {
-        name: Reference("oracle", r.value, r.bound, r.covered, r.ambiguous) for name, r in results.items()
+        name: Reference("oracle", r.value, r.bound, r.covered, r.ambiguous, blocks is None)
+        for name, r in results.items()
     }
 
 
@@ -126,8 +131,12 @@ def against_reference(
     oracle: Mapping[str, Reference],
     atol: float | None = None,
     rtol: float | None = None,
+    covered: Mapping[str, np.ndarray] | None = None,
 ) -> list[DiffInfo]:
-    """Outputs against the user's reference values, with the oracle's bounds where it has them."""
+    """Outputs against the user's reference values, with the oracle's bounds where it has them.
+
+    covered: the elements to compare, by output (None: all).
+    """
     infos: list[DiffInfo] = []
     for name, want in expected.items():
         got, dtype = host_values(outputs[name], name)
@@ -152,7 +161,9 @@ def against_reference(
                 name,
                 got,
                 dtype,
-                Reference("torch", value, bound, None, known.ambiguous if known else None),
+                Reference(
+                    "torch", value, bound, (covered or {}).get(name), known.ambiguous if known else None
+                ),
                 kernel=kernel,
                 rule=_rule(atol, rtol),
             )
@@ -208,14 +219,14 @@ def compare(
     else:
         verdict = "fail" if wrong.any() else "pass" if count else "unchecked"
     finite = np.where(checked & np.isfinite(error), error, 0.0)
-    heat, step = _heat(np.where(checked, np.minimum(shown, 1e30), 0.0))
+    heat, step, worst_at = _heat(np.where(checked, np.minimum(shown, 1e30), 0.0))
     return DiffInfo(
         output=name, against=reference.against, verdict=verdict, how=how,
         max_abs=float(finite.max(initial=0.0)),
         max_rel=float(np.where(checked & np.isfinite(relative), relative, 0.0).max(initial=0.0)),
         max_ratio=float(min(shown.max(initial=0.0), 1e30)),
         wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total,
-        heat=heat, heat_step=step,
+        heat=heat, heat_step=step, heat_at=worst_at,
         worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(b, error, checked, dtype),
         pattern=_pattern(wrong) if wrong.any() else "",
     )  # fmt: skip
@@ -227,15 +238,24 @@ def _as_matrix(x: np.ndarray) -> np.ndarray[tuple[int, int], np.dtype[Any]]:
     return x.reshape(-1, x.shape[-1]) if x.ndim != 1 else x.reshape(1, -1)
 
 
-def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], np.ndarray | None]:
+    """The largest ratio of each box, the size of the boxes, and which element of its box that is (row-major;
+    None where boxes are single elements, or too large for 16 bits).
+    """
     matrix = _as_matrix(ratio)
     rows, columns = (max(1, -(-n // HEAT_CELLS)) for n in matrix.shape)
     if matrix.size == 0:
-        return np.zeros((1, 1), np.float32), (1, 1)
+        return np.zeros((1, 1), np.float32), (1, 1), None
     row_count, column_count = matrix.shape
     row_starts, column_starts = np.arange(0, row_count, rows), np.arange(0, column_count, columns)
     folded = np.maximum.reduceat(np.maximum.reduceat(matrix, row_starts, axis=0), column_starts, axis=1)
-    return folded.astype(np.float32), (rows, columns)
+    at = None
+    if 1 < rows * columns < 1 << 16:
+        whole = np.full((len(row_starts) * rows, len(column_starts) * columns), -1.0)
+        whole[:row_count, :column_count] = matrix
+        boxes = whole.reshape(len(row_starts), rows, len(column_starts), columns).swapaxes(1, 2)
+        at = boxes.reshape(*folded.shape, rows * columns).argmax(axis=-1).astype(np.uint16)
+    return folded.astype(np.float32), (rows, columns), at
 
 
 def _worst(

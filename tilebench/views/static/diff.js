@@ -2,6 +2,7 @@
 import { h, choice, table, number, button, empty, heatColour } from "./kit.js";
 import { grid } from "./grid.js";
 import { unpack, unflatten } from "./math.js";
+import { whence } from "./whence.js";
 
 /** The verdict of a comparison in words. @param {any} d */
 export function sentence(d) {
@@ -18,18 +19,47 @@ export function draw(el, state, act) {
   own.which ??= Math.max(0, worstFirst);
   const body = h("div", {});
   let end = () => {};
-  const show = (k) => { own.which = k; end(); empty(body); end = one(body, diffs[k], act, state.report.params.find((b) => b.name === diffs[k].output)?.shape ?? []); };
+  const show = (k) => { own.which = k; end(); empty(body); end = one(body, diffs[k], act, state.report.params.find((b) => b.name === diffs[k].output)?.shape ?? [], state); };
   if (diffs.length > 1) el.append(h("div", { class: "tb-tools" }, choice("comparison", diffs.map((d, k) => [String(k), `${d.output} against ${d.against}: ${d.verdict}`]), String(own.which), (v) => show(Number(v)))));
   el.append(body);
   show(own.which);
   return () => end();
 }
 
-function one(el, d, act, shape) {
+function one(el, d, act, shape, state) {
+  const { report } = state;
   const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover the map, or focus it and use the arrow keys");
   const line = h("p", { class: "tb-verdict" }, h("strong", { "data-verdict": d.verdict }, d.verdict.toUpperCase()), ` ${sentence(d)}`);
   el.append(line);
   if (d.pattern) el.append(h("p", { class: "tb-why" }, `pattern: ${d.pattern}`));
+  const writer = h("p", { class: "tb-why tb-writer", role: "status" });
+
+  /** Everything that is known of an element's writer, as a selection. @param {number[]} coord @param {any} [known] of the list of worst elements */
+  function selected(coord, known) {
+    const w = whence(report, d.output, coord);
+    /** @type {Record<string, any>} */
+    const sel = { buffer: d.output, coord };
+    const line_ = known?.line || w.line, thread = known?.thread >= 0 ? known.thread : w.thread;
+    if (line_) sel.line = line_;
+    if (thread !== undefined) sel.thread = thread;
+    if (w.reg !== undefined && thread === w.thread) sel.reg = w.reg;
+    if (w.instr) sel.instr = w.instr;
+    return { sel, w };
+  }
+
+  /** Pins an element, says who wrote it, and offers the step that did. */
+  function choose(coord, known, add = false) {
+    const { sel, w } = selected(coord, known);
+    act.pin(sel, add);
+    empty(writer);
+    const block = w.block ?? (known?.block?.length ? known.block : null);
+    const parts = [block ? `block (${block.join(", ")})` : "", sel.thread !== undefined ? `thread ${sel.thread} (warp ${sel.thread >> 5}, lane ${sel.thread & 31})${sel.reg !== undefined ? `, register ${sel.reg}${w.from ? ` of ${w.from}` : ""}` : ""}` : "", sel.line ? `line ${sel.line}` : "", sel.instr ?? ""].filter(Boolean);
+    writer.append(`${d.output}[${coord.join(", ")}] is written by ${parts.join("; ") || "nobody that is known"} `);
+    const recorded = (report.traces ?? []).filter((t) => t.buffers.some((b) => b.name === d.output && b.shape.length));
+    const has = recorded.some((t) => !block || t.block.every((x, i) => x === block[i]));
+    if (has) writer.append(button("show the step", () => state.show?.("step"), "time travel to the step that computed this element"));
+    else if (recorded.length && block) writer.append(`(block (${recorded[0].block.join(", ")}) was recorded: record block=(${block.join(", ")}) to see its steps)`);
+  }
   let end = () => {};
   /** @type {HTMLElement} */ let aside = el;
   if (d.heat) {
@@ -40,9 +70,15 @@ function one(el, d, act, shape) {
     const span = (name, k, step) => (step === 1 ? `${name} ${k}` : `${name}s ${k * step}–${(k + 1) * step - 1}`);
     const where = (r, c) => `${span("row", r, sr)}, ${span("column", c, sc)}`;
     const width = shape[shape.length - 1] ?? 0; // rows of the map are all dimensions but the last, in order
-    const sel = (r, c) => ({ buffer: d.output, coord: shape.length > 2 && width > 0 ? unflatten(shape, r * sr * width + c * sc) : [r * sr, c * sc] });
+    const within = d.heat_at ? unpack(d.heat_at) : null; // the worst element of each box of the map
+    const place = (r, c) => {
+      const k = within ? within[r * columns + c] : 0, row = r * sr + Math.floor(k / sc), column = c * sc + (k % sc);
+      if (shape.length === 1) return [column];
+      return shape.length > 2 && width > 0 ? unflatten(shape, row * width + column) : [row, column];
+    };
+    const sel = (r, c) => ({ buffer: d.output, coord: place(r, c) });
     const side = h("div", { class: "tb-side" });
-    el.append(status, h("div", { class: "tb-two" }, stage, side));
+    el.append(status, writer, h("div", { class: "tb-two" }, stage, side));
     aside = side;
     side.append(h("p", { class: "tb-legend" },
       ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(v).join(",")})` } }), t))));
@@ -53,7 +89,7 @@ function one(el, d, act, shape) {
         status.textContent = `${where(...cell)}: worst |error| is ${number(v)} times its bound${v > 1 ? ", wrong" : ""}`;
         act.hover(sel(...cell));
       },
-      pin: (cell, add) => act.pin(sel(...cell), add),
+      pin: (cell, add) => choose(place(...cell), undefined, add),
       clear: () => act.clear(),
     });
     g.set({ rows, columns, colours, text: (r, c) => [number(heat[r * columns + c])] });
@@ -61,9 +97,10 @@ function one(el, d, act, shape) {
   }
   if (d.worst.length) {
     const rows = d.worst.map((w) => [
-      button(`[${w.coord.join(", ")}]`, () => act.pin({ buffer: d.output, coord: w.coord, line: w.line || undefined, thread: w.thread >= 0 ? w.thread : undefined }), "pin this element"),
-      number(w.value), number(w.reference), number(w.error), number(w.ratio), w.thread >= 0 ? w.thread : "–", w.line || "–",
+      button(`[${w.coord.join(", ")}]`, () => choose(w.coord, w), "pin this element"),
+      number(w.value), number(w.reference), number(w.error), number(w.ratio), selected(w.coord, w).sel.thread ?? "–", selected(w.coord, w).sel.line ?? "–",
     ]);
+    if (!d.heat) el.append(writer);
     aside.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));
   }
   for (const [name, [edges, counts]] of Object.entries(d.histograms)) aside.append(histogram(name, edges, counts));

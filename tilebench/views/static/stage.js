@@ -74,6 +74,7 @@ export function stage(m, report, own, events) {
   const el = h("div", { class: "tb-stage tb-tiles" }, top, below);
   /** @type {Map<number, any>} */
   let pieces = new Map();
+  const changes = new Map();
   let width = 0, shownAt = -1;
   const whole = m.buffers.map((_, b) => b).map((b) => rangeOverall(m, b));
 
@@ -117,10 +118,19 @@ export function stage(m, report, own, events) {
     box.append(p.node);
   }
 
-  /** What changed in a step, as cells: null when nothing did. */
+  /** What changed in a step, as cells: null when nothing did. The last answers are kept. */
   function changedIn(b, k) {
     const s = m.steps[k];
     if (!s.writes.some((w) => w.buffer === b)) return null;
+    const id = `${b}:${k}`;
+    if (!changes.has(id)) {
+      if (changes.size >= 32) changes.clear();
+      changes.set(id, compared(b, k));
+    }
+    return changes.get(id);
+  }
+
+  function compared(b, k) {
     const now = m.at(b, k), before = m.at(b, k - 1), wrote = m.mask(k, b), out = new Uint8Array(m.sizes[b]);
     let count = 0;
     for (let e = 0; e < out.length; e++) if (wrote[e] && (!before.written[e] || !Object.is(now.values[e], before.values[e]) && !(now.values[e] === before.values[e]))) { out[e] = 1; count++; }
@@ -180,6 +190,9 @@ export function stage(m, report, own, events) {
         const f = faces[b], here = look && look.buffer === b ? [Math.floor(look.cell / f.columns), look.cell % f.columns] : null;
         const mine = pins.filter((q) => q.buffer === b).flatMap((q) => q.cells).slice(0, 256).map((c) => [Math.floor(c / f.columns), c % f.columns]);
         const changed = own.outline === false ? null : changedIn(b, k);
+        const state = JSON.stringify([changed ? k : -1, row !== null && plan.main.includes(b) ? row : null, here, mine]);
+        if (p.marked === state) continue; // nothing else is outlined than before
+        p.marked = state;
         p.cells.mark({ changed: changed ? changed.cells : null, row: row !== null && plan.main.includes(b) ? row : null, column: null, cell: here, pins: mine });
       }
     },

@@ -64,10 +64,10 @@ function one(el, m, state, act) {
   condition.addEventListener("input", () => { own.condition = condition.value; });
   condition.addEventListener("keydown", (event) => { if (event.key === "Enter") seek(event.shiftKey ? -1 : 1); event.stopPropagation(); });
   const nav = h("div", { class: "tb-tools tb-nav", role: "toolbar", "aria-label": "steps" },
-    button("⏮", () => go(0), "first step (Home)"), button("◀◀", () => leap(-1), "an iteration back (Shift+←)"), button("◀", () => go(at() - 1), "a step back (←)"),
-    play, button("▶", () => go(at() + 1), "a step on (→)"), button("▶▶", () => leap(1), "an iteration on (Shift+→)"), button("⏭", () => go(total - 1), "last step (End)"),
+    button("|◀", () => go(0), "first step (Home)"), button("◀◀", () => leap(-1), "an iteration back (Shift+←)"), button("◀", () => go(at() - 1), "a step back (←)"),
+    play, button("▶", () => go(at() + 1), "a step on (→)"), button("▶▶", () => leap(1), "an iteration on (Shift+→)"), button("▶|", () => go(total - 1), "last step (End)"),
     h("span", { class: "tb-run" }, button("run back", () => seek(-1), "back to where this held before (Shift+R)"), h("label", { class: "tb-choice" }, "until", until), condition, button("run", () => seek(1), "on to where this holds (R)")));
-  for (const b of nav.querySelectorAll("button")) if (/[⏮◀▶⏭]/u.test(b.textContent)) b.setAttribute("aria-label", b.title);
+  for (const b of nav.querySelectorAll("button")) if (/[◀▶]/u.test(b.textContent)) b.setAttribute("aria-label", b.title);
   const shows = h("div", { class: "tb-tools" },
     checked ? choice("show", [["values", "values"], ["error", "difference from the reference"]], own.mode, (v) => { own.mode = v; again(); }) : null,
     choice("colours", [["auto", "tiles by step, rows over all steps"], ["step", "range of this step"], ["whole", "range over all steps"]], own.scale, (v) => { own.scale = v; again(); }),
@@ -307,21 +307,32 @@ function one(el, m, state, act) {
     return out;
   }
 
+  const curves = new WeakMap();
+
   /** A curve with a mark at the step that is shown. @param {Float64Array} values */
   function spark(values) {
-    const W = 150, H = 22, finite = values.filter((x) => Number.isFinite(x));
-    const low = Math.min(...finite, Infinity), high = Math.max(...finite, -Infinity), span = high - low || 1;
-    const x = (k) => 2 + (W - 4) * (total > 1 ? k / (total - 1) : 0), y = (v) => H - 3 - (H - 6) * (v - low) / span;
-    let d = "", pen = false;
-    const stride = Math.max(1, Math.floor(total / 600));
-    for (let k = 0; k < total; k += stride) {
-      if (!Number.isFinite(values[k])) { pen = false; continue; }
-      d += pen ? `H${x(k).toFixed(1)}V${y(values[k]).toFixed(1)}` : `M${x(k).toFixed(1)},${y(values[k]).toFixed(1)}`;
-      pen = true;
+    const W = 150, H = 22;
+    const x = (k) => 2 + (W - 4) * (total > 1 ? k / (total - 1) : 0), y = (v) => H - 3 - (H - 6) * (v - low) / (high - low || 1);
+    let known = curves.get(values);
+    if (!known) curves.set(values, known = curve(values));
+    const { low, high } = known;
+    function curve() {
+      let low = Infinity, high = -Infinity;
+      for (const v of values) if (v - v === 0) { if (v < low) low = v; if (v > high) high = v; }
+      const up = (v) => H - 3 - (H - 6) * (v - low) / (high - low || 1);
+      let d = "", pen = false;
+      const stride = Math.max(1, Math.floor(total / 600));
+      for (let k = 0; k < total; k += stride) {
+        if (!(values[k] - values[k] === 0)) { pen = false; continue; }
+        if (pen && values[k] === values[k - stride] && k + stride < total) continue;
+        d += pen ? `H${x(k).toFixed(1)}V${up(values[k]).toFixed(1)}` : `M${x(k).toFixed(1)},${up(values[k]).toFixed(1)}`;
+        pen = true;
+      }
+      return { d, low, high };
     }
     const now = values[at()];
-    return h("svg", { class: "tb-spark", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": finite.length ? `from ${number(low)} to ${number(high)}` : "no values" },
-      h("path", { d, class: "tb-curve" }), h("line", { x1: x(at()), x2: x(at()), y1: 0, y2: H, class: "tb-now" }), Number.isFinite(now) ? h("circle", { cx: x(at()), cy: y(now), r: 2.5, class: "tb-dot" }) : null);
+    return h("svg", { class: "tb-spark", viewBox: `0 0 ${W} ${H}`, width: W, height: H, role: "img", "aria-label": low <= high ? `from ${number(low)} to ${number(high)}` : "no values" },
+      h("path", { d: known.d, class: "tb-curve" }), h("line", { x1: x(at()), x2: x(at()), y1: 0, y2: H, class: "tb-now" }), Number.isFinite(now) ? h("circle", { cx: x(at()), cy: y(now), r: 2.5, class: "tb-dot" }) : null);
   }
 
   function whoWrote(b, cell, k) {
@@ -389,8 +400,8 @@ function one(el, m, state, act) {
     return {
       el: box,
       show(k) {
-        const n = site(k).line;
-        nodes.forEach((node, i) => { const on = report.first_line + i === n; node.classList.toggle("tb-at", on); if (on) node.setAttribute("aria-current", "step"); else node.removeAttribute("aria-current"); });
+        const n = site(k).line, last = Math.max(n, site(k).end_line);
+        nodes.forEach((node, i) => { const on = report.first_line + i >= n && report.first_line + i <= last; node.classList.toggle("tb-within", on && report.first_line + i > n); node.classList.toggle("tb-at", on); if (on) node.setAttribute("aria-current", "step"); else node.removeAttribute("aria-current"); });
         const node = nodes[n - report.first_line];
         if (node && box.clientHeight && (node.offsetTop < box.scrollTop + 20 || node.offsetTop > box.scrollTop + box.clientHeight - 40)) box.scrollTop = Math.max(0, node.offsetTop - box.clientHeight / 2);
       },
