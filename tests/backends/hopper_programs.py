@@ -5,8 +5,9 @@ GEMM, with no pass in between. The emulator and the GPU run the same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from tilebench.ir.dtype import DType, bfloat16, float16, float32, int32, uint64
+from tilebench.ir.dtype import DTYPES, DType, bfloat16, float16, float32, int32, uint64
 from tilebench.ir.expr import Expr, Load, Var, as_expr, binary, cast, const
 from tilebench.ir.hopper import (
     BulkCommit,
@@ -344,4 +345,199 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
             Role("consumer 1", 256, 128, consumer),
         ),
         initialised(t, (full, stages, 1), (empty, stages, 2)),
+    )
+
+
+@dataclass(frozen=True)
+class Product:
+    """One warpgroup's D (64, n) = [D +] A (64, k) @ B (k, n).
+
+    a_from: A in registers, or stored (64, k) or (k, 64); b_from: B stored (n, k) or (k, n); swizzle: span of
+    both in shared memory, 0 for none (then both along k).
+    """
+
+    a: DType = bfloat16
+    b: DType = bfloat16
+    d: DType = float32
+    n: int = 64
+    k: int = 64
+    a_from: Literal["registers", "mk", "km"] = "mk"
+    b_from: Literal["nk", "kn"] = "nk"
+    swizzle: int = 128
+    accumulate: bool = False
+
+    def __str__(self) -> str:
+        flags = f"{self.a_from}-{self.b_from}-sw{self.swizzle}{'-acc' if self.accumulate else ''}"
+        return f"{self.a}-{self.b}-{self.d}-n{self.n}k{self.k}-{flags}"
+
+
+def _operand(
+    p: Parts, case: Product, memory: Memory, stored: str, rows: int
+) -> tuple[Memory, TensorMap, list[tuple[int, tuple[int, int]]], tuple[int, ...], Descriptor]:
+    """(tile, map, copies as (element, coordinates), k steps, descriptor) of an operand in shared memory.
+
+    It is cut into panels as wide as the swizzle's span, one behind the other.
+    """
+    size, k = memory.dtype.bytes, case.k
+    span = case.swizzle or 16
+    width, step = span // size, 32 // size  # elements of a panel's row, of a k step
+    along_k = stored.endswith("k")
+    high, wide = (rows, k) if along_k else (k, rows)
+    panel = high * width
+    map_ = p.map(memory, (width, high), case.swizzle)
+    copies = [(i * panel, (i * width, 0)) for i in range(wide // width)]
+    if not along_k:
+        descriptor = Descriptor(panel * size, 8 * span, case.swizzle, transposed=True)
+        steps = tuple(i * step * width for i in range(k // step))
+    elif case.swizzle:
+        descriptor = Descriptor(16, 8 * span, case.swizzle)
+        steps = tuple(i * step // width * panel + i * step % width for i in range(k // step))
+    else:
+        descriptor = Descriptor(panel * size, 128, 0)
+        steps = tuple(i * 2 * panel for i in range(k // step))
+    return p.tile(memory.name, rows * k, memory.dtype), map_, copies, steps, descriptor
+
+
+def product(case: Product) -> Program:
+    """The program of a case: params A, B, D as stored (D row-major), one block of 128 threads."""
+    p = Parts()
+    a = p.tensor("A", (case.k, 64) if case.a_from == "km" else (64, case.k), case.a)
+    b = p.tensor("B", (case.n, case.k) if case.b_from == "nk" else (case.k, case.n), case.b)
+    d = p.tensor("D", (64, case.n), case.d, "inout" if case.accumulate else "out")
+    t, i, j = variable("t"), variable("i"), variable("j")
+    lane, warp = t % 32, t // 32
+    acc = p.array("acc", case.n // 2, case.d)
+    place = (warp * 16 + lane // 4 + i // 2 % 2 * 8) * case.n + i // 4 * 8 + lane % 4 * 2 + i % 2
+    full = p.tile("full", 1, uint64)
+    copies: list[Stmt] = []
+    total = 0
+
+    def fetch(tile: Memory, map_: TensorMap, pieces: list[tuple[int, tuple[int, int]]]) -> int:
+        for element, at in pieces:
+            coordinates = tuple(as_expr(c) for c in at)
+            copies.append(BulkLoad(tile, const(element), map_, coordinates, full, const(0)))
+        return len(pieces) * map_.bytes
+
+    tile_b, map_b, pieces, steps_b, how_b = _operand(p, case, b, case.b_from, case.n)
+    total += fetch(tile_b, map_b, pieces)
+    registers: Stmt | None = None
+    if case.a_from == "registers":
+        e = 4 // case.a.bytes  # elements of a 32-bit register
+        tile_a, how_a = p.array("fragments", case.k // 2, case.a), None
+        steps_a = tuple(s * 4 * e for s in range(len(steps_b)))
+        row = warp * 16 + lane // 4 + j // e % 2 * 8
+        column = j // (4 * e) * (8 * e) + j // (2 * e) % 2 * (4 * e) + lane % 4 * e + j % e
+        fragment = Load(a, (row * case.k + column,), dtype=case.a)
+        registers = unrolled(case.k // 2, j, Store(tile_a, (j,), fragment))
+    else:
+        tile_a, map_a, pieces, steps_a, how_a = _operand(p, case, a, case.a_from, 64)
+        total += fetch(tile_a, map_a, pieces)
+    before = unrolled(case.n // 2, i, Store(acc, (i,), Load(d, (place,), dtype=case.d)))
+    written = (*((acc,) if case.accumulate else ()), *((tile_a,) if how_a is None else ()))
+    body = seq(
+        If(equal(t, 0), seq(MBarrierExpect(full, const(0), total), *copies)),
+        before if case.accumulate else None,
+        registers,
+        MBarrierWait(full, const(0), const(0)),
+        WgmmaFence(written),
+        Wgmma(
+            case.n,
+            acc,
+            const(0),
+            tile_a,
+            const(0),
+            steps_a,
+            how_a,
+            tile_b,
+            const(0),
+            steps_b,
+            how_b,
+            as_expr(case.accumulate),
+        ),
+        WgmmaCommit(),
+        WgmmaWait(0, (acc,)),
+        unrolled(case.n // 2, i, Store(d, (place,), Load(acc, (i,), dtype=case.d))),
+    )
+    blocks = (variable("bx"),)
+    return p.program("product", (1,), blocks, t, (Role("all", 0, 128, body),), initialised(t, (full, 1, 1)))
+
+
+_B, _F, _T, _I, _U = bfloat16, float16, float32, DTYPES["int8"], DTYPES["uint8"]
+_E4, _E5, _S = DTYPES["float8_e4m3"], DTYPES["float8_e5m2"], int32
+PRODUCTS = (
+    Product(),
+    Product(n=256, k=128),
+    Product(n=8, k=16, swizzle=32),
+    Product(n=176, accumulate=True),
+    Product(b_from="kn", n=128, k=128),
+    Product(a_from="km", n=24),
+    Product(a_from="km", b_from="kn", n=192, accumulate=True),
+    Product(a_from="registers", n=128, k=128),
+    Product(a_from="registers", b_from="kn", n=64, k=160, accumulate=True),
+    Product(_F, _F, n=40, swizzle=64),
+    Product(_F, _F, b_from="kn", n=96, swizzle=64),
+    Product(_F, _F, a_from="mk", b_from="kn", n=16, k=32, swizzle=32),
+    Product(_F, _F, n=72, swizzle=0),
+    Product(_F, _F, _F, n=128, accumulate=True),
+    Product(_F, _F, _F, a_from="registers", n=104),
+    Product(_T, _T, n=80, k=64),
+    Product(_T, _T, a_from="registers", n=32, k=64, accumulate=True),
+    Product(_E4, _E4, n=128, k=256),
+    Product(_E4, _E5, n=64, k=128, accumulate=True),
+    Product(_E5, _E4, _F, n=48, k=128),
+    Product(_E5, _E5, a_from="registers", n=16, k=64, swizzle=64),
+    Product(_I, _I, _S, n=224, k=128),
+    Product(_U, _I, _S, n=24, k=128, accumulate=True),
+    Product(_U, _U, _S, a_from="registers", n=64, k=128),
+)
+"""Every pair of types, every placement, every swizzle, few and many columns."""
+
+
+def scattered(matrices: Literal[1, 2, 4], transpose: bool) -> Program:
+    """Y = the shared tile (8 * matrices, 8) after one stmatrix of X (32, 2 * matrices), float16, one warp."""
+    p = Parts()
+    x = p.tensor("X", (32, 2 * matrices), float16)
+    y = p.tensor("Y", (8 * matrices, 8), float16, "out")
+    tile, r = p.tile("tile", 64 * matrices, float16), p.array("r", 2 * matrices, float16)
+    t, i = variable("t"), variable("i")
+    body = seq(
+        unrolled(2 * matrices, i, Store(r, (i,), Load(x, (t * (2 * matrices) + i,), dtype=float16))),
+        StMatrix(tile, t % (8 * matrices) * 8, r, const(0), matrices, transpose),
+        Barrier(),
+        unrolled(2 * matrices, i, Store(y, (i * 32 + t,), Load(tile, (i * 32 + t,), dtype=float16))),
+    )
+    return p.program("scattered", (1,), (variable("bx"),), t, (Role("all", 0, 32, body),), None)
+
+
+MOVED = (24, 6, 5, 4, 3)
+"""Sizes of `moved`'s tensors, innermost first."""
+MOVED_BOX = (16, 4, 2, 2, 2)
+MOVED_FROM = (16, -1, 4, 0, -1)
+
+
+def moved(rank: int) -> Program:
+    """Y[0:16, 0:4, ...] = X[16:32, -1:3, 4:6, 0:2, -1:1] of the first `rank` dimensions, innermost first.
+
+    What is outside of X is zero. float32; one block of 32 threads.
+    """
+    p = Parts()
+    shape = tuple(reversed(MOVED[:rank]))
+    x, y = p.tensor("X", shape, float32), p.tensor("Y", shape, float32, "inout")
+    source, target = p.map(x, MOVED_BOX[:rank], 0), p.map(y, MOVED_BOX[:rank], 0)
+    tile, full = p.tile("tile", source.bytes // 4, float32), p.tile("full", 1, uint64)
+    t = variable("t")
+    start, zeros = (tuple(as_expr(c) for c in cs[:rank]) for cs in (MOVED_FROM, (0,) * 5))
+    body = If(
+        equal(t, 0),
+        seq(
+            MBarrierExpect(full, const(0), source.bytes),
+            BulkLoad(tile, const(0), source, start, full, const(0)),
+            MBarrierWait(full, const(0), const(0)),
+            BulkStore(target, zeros, tile, const(0)),
+            BulkCommit(),
+            BulkWait(0),
+        ),
+    )
+    return p.program(
+        f"moved{rank}d", (1,), (variable("bx"),), t, (Role("all", 0, 32, body),), initialised(t, (full, 1, 1))
     )
