@@ -108,7 +108,8 @@ def test_a_loop_without_end_is_ended(
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [("x.sum()", "T.reduce_sum(x, out"), ("x.max()", "T.reduce_max(x"), ("x.mean()", "divide"),
-     ("x.abs()", "T.abs(x[i])"), ("x.T", "T.transpose(x"), ("x.clone()", "T.copy(x"), ("x.zero_()", "T.clear(x)")],
+     ("x.abs()", "T.abs(x[i])"), ("x.T", "T.transpose(x"), ("x.clone()", "T.copy(x"),
+     ("x.zero_()", "T.clear(x)")],
 )  # fmt: skip
 def test_a_method_of_tensors_names_the_op_that_does_it(wrong: str, right: str) -> None:
     text = SHIFT.replace("Y[i] = X[i - 1]", "pass").replace(

@@ -46,7 +46,7 @@ def _span(v: TensorView) -> tuple[int, int]:
 def _share(a: TensorView, b: TensorView) -> bool:
     """Whether two views whose spans overlap have an element in common."""
     try:
-        return bool(np.shares_memory(_address_only(a), _address_only(b), max_work=WORK))
+        return bool(np.shares_memory(_address_only(a), _address_only(b), max_work=cast("Any", WORK)))
     except np.exceptions.TooHardError:
         return True
 

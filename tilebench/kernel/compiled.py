@@ -56,6 +56,7 @@ class Kernel:
         self.ref_latency: float | None = None
         self.tuning: Any = None
         self.last_call: args.Call | None = None
+        self.recalled_ms: float | None = None  # set when it was compiled before and only had to be found
         self.origin: Origin | None = None
 
     # -------------------------------------------------------------- building

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -86,11 +87,14 @@ def recall_or(
 
     facts: what `parse` depends on beside the program.
     """
+    start = time.perf_counter()
     resolved = resolve(target)
     key = recall.key_of(program, resolved, out_idx, pass_configs, compile_flags, facts)
     found = None if key is None else recall.memory().get(key)
     if found is not None:
-        return Kernel(found.prim, resolved, compilation=compiler.again(found.compilation))
+        kernel = Kernel(found.prim, resolved, compilation=compiler.again(found.compilation))
+        kernel.recalled_ms = (time.perf_counter() - start) * 1e3
+        return kernel
     kernel = finish(parse(), out_idx, resolved, pass_configs, compile_flags)
     if key is not None:
         recall.memory().put(key, recall.Recalled(kernel.prim, kernel.compilation))

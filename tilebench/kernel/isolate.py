@@ -16,12 +16,13 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from tilebench.errors import LaunchError
+from tilebench.errors import LaunchError, Loc, Source, TileError
 from tilebench.ir.dtype import as_dtype
 from tilebench.kernel import args
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.frames import read_frame, write_frame
 from tilebench.kernel.session import Result, run
+from tilebench.profiling.benchmark import Times
 
 DEADLINE_S = 60.0
 """Seconds that a worker may take, its start and compile included, before it is ended."""
@@ -85,17 +86,20 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
     namespace: dict[str, Any] = options.get("namespace") or {}
     before = constants(namespace, program)
 
-    def launch(kernel: Kernel, values: Sequence[Any]) -> float:
+    def launch(kernel: Kernel, values: Sequence[Any], rounds: int) -> Times:
         described, buffers = pack(values)
+        source = kernel.prim.loc.source if kernel.prim.loc else None
         header = {
             "text": program, "name": options.get("name", ""),
             "settings": _plain(options.get("settings") or {}), "target": str(kernel.target),
-            "constants": before, "values": described,
+            "constants": before, "values": described, "rounds": rounds,
+            "first_line": source.first_line if source else 1,
+            "watch": options.get("check", True) not in (False, "none"),
         }  # fmt: skip
-        reply, outputs = _ask(header, buffers, deadline_s)
+        reply, outputs = _ask(header, buffers, deadline_s, source)
         for value, made in zip([v for v in values if args.is_tensor(v)], outputs, strict=True):
             _fill(value, made)
-        return float(reply["ms"])
+        return Times(tuple(float(ms) for ms in reply["ms"]))
 
     return run(program, launcher=launch, **options)
 
@@ -129,7 +133,7 @@ def _bytes_tensor(raw: bytes) -> Any:
 
 
 def _ask(
-    header: Mapping[str, Any], buffers: Sequence[bytes], deadline_s: float
+    header: Mapping[str, Any], buffers: Sequence[bytes], deadline_s: float, source: Source | None
 ) -> tuple[dict[str, Any], list[bytes]]:
     worker = subprocess.Popen(
         [sys.executable, "-m", "tilebench.kernel.worker"],
@@ -159,9 +163,30 @@ def _ask(
         for stream in (worker.stdin, worker.stdout, worker.stderr):
             _close(stream)
     if "error" in reply:
-        error = reply["error"]
-        raise LaunchError(error["code"], error["what"], why=error["why"], fix=error["fix"])
+        raise _error(reply["error"], source)
     return reply, outputs
+
+
+def describe(error: TileError) -> dict[str, Any]:
+    """An error as plain data, with its place in the cell."""
+    at = error.at
+    while at is not None and at.call_site is not None:
+        at = at.call_site
+    place = None if at is None else [at.line, at.column, at.end_line, at.end_column]
+    return {
+        "kind": type(error).__name__, "code": error.code, "what": error.what, "why": error.why,
+        "fix": error.fix, "at": place,
+    }  # fmt: skip
+
+
+def _error(said: Mapping[str, Any], source: Source | None) -> TileError:
+    """The error that the worker described, of the same kind and at the same place."""
+    kinds = {k.__name__: k for k in TileError.__subclasses__()}
+    place = said.get("at")
+    line, column, end_line, end_column = (int(n) for n in place or (0, 0, 0, 0))
+    at = Loc(source, line, column, end_line, end_column) if source is not None and line else None
+    kind = kinds.get(said["kind"], LaunchError)
+    return kind(said["code"], said["what"], at=at, why=said["why"], fix=said["fix"])
 
 
 def _close(stream: IO[bytes]) -> None:

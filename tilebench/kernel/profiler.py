@@ -138,11 +138,14 @@ class Profiler:
         warmup and rep in ms.
         """
         del dynamic_symbolic_constraints, ignored
+        from tilebench.kernel.target import device_of
+
         inputs = list(input_tensors) if input_tensors is not None else self.inputs()
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
         times = measure(
-            run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend
-        )
+            run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend,
+            device=device_of(self.kernel.target) if func is None else None,
+        )  # fmt: skip
         return times.summary(return_mode, quantiles)
 
 

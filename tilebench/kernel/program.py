@@ -13,6 +13,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.decorator import JitFunction, compile, jit
 from tilebench.kernel.profiler import supply
+from tilebench.kernel.settings import overruled
 from tilebench.kernel.target import device_of
 from tilebench.kernel.tune import TunedFunction
 
@@ -23,6 +24,7 @@ def define(
     name: str = "",
     cell: str = "",
     first_line: int = 1,
+    settings: Sequence[str] = (),
 ) -> tuple[Any, Source]:
     """Execute a cell's text and return its tile program (the one called `name`, else the last defined) and
     its Source.
@@ -44,7 +46,7 @@ def define(
         text,
         first_line,
     )
-    defined = parse_module(source, scope)
+    defined = parse_module(source, scope, lambda tree: overruled(tree, settings))
     named = [defined[name]] if name in defined else []
     found = (p for v in (*named, *reversed(defined.values())) if (p := as_program(v)) is not None)
     program = next(found, None)
@@ -128,12 +130,15 @@ def _jitted(
                 + ", or give the parameters defaults",
             )
         return program.compile(**named), values
+    consts = {k: v for k, v in settings.items() if k not in signature.parameters}
+    if values is None and consts:
+        return program.compile(**named, **consts), None
     if values is None:
         raise LaunchError(
             "TB602",
             f"{inner.__name__} needs its tensors",
             why="the shapes of an eager program come from the tensors it is called with",
-            fix="give them: --args 'A, B', with A and B tensors of this notebook",
+            fix="give them: --args 'A, B', with A and B tensors of this notebook; or the sizes: --set M=64",
         )
     return program.compile(*values, **named), [v for v in values if hasattr(v, "shape")]
 

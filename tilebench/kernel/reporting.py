@@ -26,6 +26,7 @@ from tilebench.kernel import accesses
 from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
 from tilebench.kernel.target import device_of
+from tilebench.kernel.verdict import explanation, verdict
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.ops.base import Op
 from tilebench.ops.gemm import Gemm
@@ -144,6 +145,11 @@ def ops_of(kernel: TileKernel) -> dict[Stmt, str]:
     return {n: f"op{i}" for i, n in enumerate(found)}
 
 
+def bar_names(kernel: TileKernel) -> dict[Stmt, tuple[str, str, int]]:
+    """statement -> (op id, label, cell line), for the bars of the timeline."""
+    return {s: (i, type(s).__name__.lower(), line_of(s.loc)) for s, i in ops_of(kernel).items()}
+
+
 def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tuple[SliceInfo, ...]) -> OpInfo:
     text = print_stmt(stmt).text.splitlines()[0]
     if isinstance(stmt, Parallel):
@@ -251,16 +257,18 @@ def make_report(
     source = prim.loc.source if prim.loc else None
     compilation = kernel.compilation
     built = kernel.executable.built
-    stages, problem = None, ""
+    stages: Any = None
+    problem: TileError | None = None
     try:
         stages = kernel.stages()
     except TileError as error:
         if kernel.target.is_gpu:
             raise
-        problem = error.what  # a CPU kernel need not fit a GPU: say so and go on
+        problem = error  # a CPU kernel need not fit a GPU: say so and go on
     found = list(findings)
-    if problem:
-        found.append(Finding("gpu", "info", f"no GPU view of this kernel: {problem}"))
+    if problem is not None:
+        text, place = f"no GPU view of this kernel: {problem.what}", span(problem.at)
+        found.append(Finding("gpu", "info", text, (place,) if place else (), problem.fix, problem.code))
     placed = stages.stage(Placed) if stages else None
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None
@@ -273,19 +281,14 @@ def make_report(
     device_name = device_label(kernel)
     resources = _resources(kernel, stages, arch)
     figures: dict[str, Figure] = dict(extra or {})
-    check_us = sum(s.microseconds for s in compilation.snapshots)
-    figures["compile_ms"] = Figure(
-        (check_us + compilation.build_microseconds) / 1e3, "ms", "measured", "this machine"
-    )
-    for name, ms in built.milliseconds.items():
-        figures[f"{name}_ms"] = Figure(ms, "ms", "measured", "this machine")
+    figures |= _compile_figures(kernel)
     if run_ms is not None:
         figures["run_ms"] = run_ms
     roofline, timelines = None, ()
     if work is not None:
         figures["flops"] = Figure(work.flops, "FLOP", "predicted", "counted from the program")
         figures["bytes"] = Figure(work.tensor_bytes, "B", "predicted", "each tensor once")
-        roofline, timelines = _performance(kernel, work, stages, arch, resources, run_ms, ids, history)
+        roofline, timelines = _performance(kernel, work, stages, arch, resources, run_ms, history)
         if roofline is not None:
             figures["predicted_us"] = Figure(
                 roofline.predicted_us, "us", "predicted", f"model of {roofline.device}"
@@ -307,7 +310,8 @@ def make_report(
         ]
     texts, complaint = _code(kernel, stages)
     found += complaint
-    verdict, ok = _verdict(diffs)
+    found += explanation(diffs)
+    said, ok = verdict(diffs, found, kernel.last_call is not None)
     roles = tuple(
         RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values()))
         for r in (partitioned.roles if partitioned else ())
@@ -315,7 +319,7 @@ def make_report(
     return Report(
         id=identity(kernel), name=prim.name, target=str(kernel.target), source=source.text if source else "",
         first_line=source.first_line if source else 1, device=device_name,
-        config={k: str(v) for k, v in kernel.config.items()}, verdict=verdict, ok=ok,
+        config={k: str(v) for k, v in kernel.config.items()}, verdict=said, ok=ok,
         params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
         buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
         scratch=_scratch(allocated), statement_lines=_statement_lines(allocated),
@@ -327,22 +331,23 @@ def make_report(
     )  # fmt: skip
 
 
-def _verdict(diffs: Sequence[DiffInfo]) -> tuple[str, bool | None]:
-    decided = [d for d in diffs if d.verdict != "unchecked"]
-    if not decided:
-        return "not run", None
-    bad = [d for d in decided if d.verdict == "fail"]
-    if bad:
-        first = bad[0]
-        return (
-            f"{first.output} is wrong: {first.wrong} of {first.checked} elements differ from "
-            f"{first.against} ({first.how})",
-            False,
+def _compile_figures(kernel: Kernel) -> dict[str, Figure]:
+    """How long compiling took; of a kernel that was at hand, how long it took to find it."""
+    compilation, built = kernel.compilation, kernel.executable.built
+    if kernel.recalled_ms is not None:
+        note = "cached: compiled before in this process"
+        return {"compile_ms": Figure(kernel.recalled_ms, "ms", "measured", "this machine", note=note)}
+    passes_us = sum(s.microseconds for s in compilation.snapshots)
+    note = "cached: the binary comes from the store" if built.cached else ""
+    figures = {
+        "compile_ms": Figure(
+            (passes_us + compilation.build_microseconds) / 1e3, "ms", "measured", "this machine", note=note
         )
-    against = " and ".join(dict.fromkeys(d.against for d in decided))
-    part = next((d for d in decided if d.checked < d.total - d.ambiguous), None)
-    share = f" on {part.checked} of {part.total} elements" if part else ""
-    return f"correct against {against}{share}: {decided[0].how}", True
+    }
+    for name, ms in built.milliseconds.items():
+        if not (built.cached and ms == 0):
+            figures[f"{name}_ms"] = Figure(ms, "ms", "measured", "this machine")
+    return figures
 
 
 def _layouts(placed: Placed | None, ids: Mapping[Stmt, str]) -> tuple[LayoutInfo, ...]:
@@ -507,7 +512,6 @@ def _performance(
     arch: str,
     resources: Resources,
     run_ms: Figure | None,
-    ids: dict[Stmt, str],
     history: Sequence[Any],
 ) -> tuple[Any, tuple[Any, ...]]:
     runs_there = kernel.target.kind in (
@@ -522,12 +526,13 @@ def _performance(
     occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
     prediction: model.Prediction | None = None
     if stages is not None and device is not None:
-        names = {s: (i, type(s).__name__.lower(), line_of(s.loc)) for s, i in ids.items()}
+        names = bar_names(kernel.prim)
         call = kernel.last_call
         grid = call.grid if call else tuple(int_value(g) or 0 for g in kernel.prim.grid)
         prediction = model.predict(
-            stages.stage(Scheduled), work, device, occupied, grid, call.symbols if call else {}, names
-        )
+            stages.stage(Scheduled), work, device, occupied, grid, call.symbols if call else {}, names,
+            resources.spill_bytes or 0.0,
+        )  # fmt: skip
         timelines = (prediction.timeline,) if prediction.timeline.bars else ()
     point = RooflinePoint(
         kernel.name, 0.0, 0.0, None, identity(kernel), model.config_text(kernel.config),

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy as np
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tilebench.errors import TileError
-from tilebench.ir.tile import Buffer
-from tilebench.kernel import verify
-from tilebench.kernel.args import bind
+from tilebench.kernel import checks, timing, verify
 from tilebench.kernel.compiled import Kernel
-from tilebench.kernel.emulate import emulate
+from tilebench.kernel.outputs import poison
 from tilebench.kernel.program import define, prepare
-from tilebench.kernel.reporting import make_report
+from tilebench.kernel.reporting import device_label, make_report
+from tilebench.kernel.settings import check_program, check_text, in_force
 from tilebench.kernel.target import device_of, is_absent
-from tilebench.profiling.benchmark import measure
-from tilebench.report import DiffInfo, Figure, Finding, Report
+from tilebench.profiling.benchmark import Times
+from tilebench.report import Figure, Finding, Report
+
+Launcher = Callable[[Kernel, Sequence[Any], int], Times]
+"""Launches a kernel on all its values once, or so many rounds when the number is not 0; gives the times."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,15 @@ class Result:
         return [v for v, p in zip(self.values, self.kernel.params, strict=False) if p.role != "in"]
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What goes into the report beside the kernel."""
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+    run_ms: Figure | None = None
+    checked: checks.Checked = field(default_factory=checks.Checked)
+
+
 def run(
     program: Any,
     *,
@@ -51,47 +58,140 @@ def run(
     namespace: dict[str, Any] | None = None,
     name: str = "",
     launch: bool = True,
-    check: bool = True,
+    check: bool | str = True,
     bench: int = 0,
     atol: float | None = None,
     rtol: float | None = None,
     seed: int = 0,
+    steps: Sequence[str] | None = None,
+    cta: Sequence[int] = (0, 0, 0),
     pass_configs: Mapping[Any, Any] | None = None,
-    launcher: Callable[[Kernel, Sequence[Any]], float] | None = None,
+    launcher: Launcher | None = None,
+    history: Sequence[Any] = (),
     cell: str = "",
     first_line: int = 1,
 ) -> Result:
     """Compile a program (text or object), run it on `args` (made up from `seed` when None), check and report.
 
-    ref: a PyTorch function of the inputs (the parameters that the kernel reads), giving its outputs;
-    launcher: launches the kernel on all its values and gives milliseconds (None: here; kernel/isolate.py has
-    another); settings: values of tunables; bench: time it with this many runs (0: the one run is timed on the
-    CPU, not on a GPU); cell and first_line: what messages call the text, and the number of its first line.
+    ref: a PyTorch function of the inputs (the parameters that the kernel reads), giving its outputs, compared
+    within the oracle's bounds, or within atol and rtol when one of them is given; settings: values of names
+    that the program reads (kernel/settings.py); launch: False compiles only; check: 'none', 'static', 'sim'
+    or 'full' (kernel/checks.py), True for static; bench: time it with this many rounds (0: the one run is
+    timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`;
+    launcher: launches in place of this process (kernel/isolate.py); history: earlier points of the roofline;
+    cell and first_line: what messages call the text, and the number of its first line.
+    What an option could not do here is said in the report's findings. Raises TileError.
     """
+    level = checks.level_of(check)
     settings = dict(settings or {})
     if isinstance(program, str):
         scope: dict[str, Any] = {} if namespace is None else namespace
-        program, _ = define(program, scope, name, cell, first_line)
-        with _settled(scope, settings):
+        check_text(settings, program, scope)
+        with in_force(scope, settings):
+            program, _ = define(program, scope, name, cell, first_line, tuple(settings))
             prepared = prepare(program, args, settings, target, seed, pass_configs)
     else:
+        check_program(settings, program)
         prepared = prepare(program, args, settings, target, seed, pass_configs)
-    kernel = prepared.kernel
+    kernel, values = prepared.kernel, prepared.values
     if not launch:
         _ = kernel.compilation
-        return Result(kernel, make_report(kernel))
+        idle = _not_done(
+            ref=ref is not None, bench=bench, steps=steps is not None, why="the kernel was not run"
+        )
+        return Result(kernel, make_report(kernel, findings=idle, history=history))
     _begin_listing(kernel)
-    before = verify.snapshot(prepared.values)
-    poison(kernel, prepared.values)
-    if is_absent(kernel.target) and launcher is None:
-        return _emulated(kernel, prepared.values, before, seed)
-    wall_ms = (launcher or launch_here)(kernel, prepared.values)
-    findings: list[Finding] = list(unwritten(kernel, prepared.values))
-    diffs: list[DiffInfo] = []
-    if check:
-        diffs = _compare(kernel, before, prepared.values, ref, atol, rtol, seed)
-    run_ms = _timing(kernel, before, bench, wall_ms)
-    return Result(kernel, make_report(kernel, diffs=diffs, run_ms=run_ms, findings=findings), prepared.values)
+    before = verify.snapshot(values)
+    if level != "none":
+        poison(kernel, values)
+    rule = checks.Rule(ref, atol, rtol, seed)
+    absent = is_absent(kernel.target) and launcher is None
+    if absent:
+        arch = kernel.target.arch
+        facts = _Facts(
+            _not_done(bench=bench, why=f"there is no GPU here; the kernel was compiled for {arch}, not run"),
+            None,
+            checks.check_emulated(kernel, values, before, rule, level),
+        )
+    else:
+        with nullcontext() if steps is None else _survived() as stopped:
+            facts = _launched(kernel, values, before, rule, level, bench, launcher)
+        if stopped:
+            facts = _Facts([checks.error_finding(stopped[0])])
+    findings = [*facts.findings, *facts.checked.findings]
+    if level == "none" and ref is not None:
+        findings += _not_done(ref=True, why="checking is off")
+    report = make_report(
+        kernel, diffs=facts.checked.diffs, run_ms=facts.run_ms, findings=findings, history=history,
+        counts=facts.checked.counts,
+    )  # fmt: skip
+    if steps is not None:
+        report = _with_steps(report, kernel, before, steps, cta)
+    return Result(kernel, report, values)
+
+
+def _launched(
+    kernel: Kernel,
+    values: Sequence[Any],
+    before: Sequence[Any],
+    rule: checks.Rule,
+    level: checks.Level,
+    bench: int,
+    launcher: Launcher | None,
+) -> _Facts:
+    """Launch, time, compare."""
+    if launcher is None:
+        watch(kernel, level)
+    once = (launcher or launch_here)(kernel, values, 0)
+    checked = checks.Checked() if level == "none" else checks.check_run(kernel, before, values, rule, level)
+    device = device_label(kernel)
+    run_ms: Figure | None = None
+    if bench:
+        scratch = verify.snapshot(before)
+        run_ms = timing.figure((launcher or timing.bench)(kernel, scratch, bench), device)
+    elif device_of(kernel.target) != "cuda":  # the wall clock of one launch says nothing on a GPU
+        run_ms = Figure(once.median, "ms", "measured", device)
+    return _Facts([], run_ms, checked)
+
+
+def watch(kernel: Kernel, level: checks.Level) -> None:
+    """Have the interpreter look for reads before writes, and for races when all is to be checked."""
+    if kernel.target.kind != "interp" or level == "none":
+        return
+    from tilebench.backends.interp import build
+
+    last: Any = kernel.compilation.last
+    executable = build(last, kernel.target, check_init=True, check_races=level == "full")
+    kernel.compilation = replace(kernel.compilation, executable=executable)
+
+
+@contextmanager
+def _survived() -> Generator[list[TileError]]:
+    """Catches the TileError that ends a run, so that the recording of its steps can still be shown."""
+    caught: list[TileError] = []
+    try:
+        yield caught
+    except TileError as error:
+        caught.append(error)
+
+
+def _with_steps(
+    report: Report, kernel: Kernel, before: Sequence[Any], steps: Sequence[str], cta: Sequence[int]
+) -> Report:
+    from tilebench.kernel.record import trace_of, with_traces
+
+    trace = trace_of(kernel, before, block=tuple(cta), buffers=list(steps) or None, reference="oracle")
+    return with_traces(report, trace)
+
+
+def _not_done(*, ref: bool = False, bench: int = 0, steps: bool = False, why: str) -> list[Finding]:
+    """A finding for each option that was given and could not act."""
+    given = (
+        ("--ref was not compared", ref),
+        ("--bench timed nothing", bool(bench)),
+        ("--steps recorded nothing", steps),
+    )
+    return [Finding("not-done", "warning", f"{text}: {why}") for text, wanted in given if wanted]
 
 
 def _begin_listing(kernel: Kernel) -> None:
@@ -102,155 +202,13 @@ def _begin_listing(kernel: Kernel) -> None:
         sass.begin(kernel.executable.built.binary)
 
 
-@contextmanager
-def _settled(scope: dict[str, Any], settings: Mapping[str, Any]) -> Generator[None]:
-    """The settings in force in the scope while the program is compiled; afterwards it is as it was."""
-    before = {k: scope[k] for k in settings if k in scope}
-    scope.update({k: settings[k] for k in before})
-    try:
-        yield
-    finally:
-        scope.update(before)
-
-
-EMULATED_BLOCKS = 4
-"""Blocks of a kernel for an absent GPU that are run in the emulator: corners of the grid first."""
-
-
-def _emulated(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], seed: int) -> Result:
-    """A kernel for a GPU that is not here: compiled, a few blocks emulated thread by thread, and those
-    compared with the oracle.
-    """
-    call = bind(kernel.prim, values, "cpu", host_arrays=True)
-    kernel.last_call = call
-    findings: list[Finding] = []
-    diffs: list[DiffInfo] = []
-    counts = None
-    blocks = verify.sample_blocks(call.grid, EMULATED_BLOCKS, seed) if 0 not in call.grid else []
-    if blocks:
-        result = emulate(kernel, *values, blocks=blocks)
-        counts = result.counts
-        findings = [f for f in result.findings if f.kind != "unwritten"]
-        references = verify.oracle_references(kernel, before, seed, blocks)
-        for param, value in zip(kernel.params, values, strict=True):
-            if param.name in references:
-                got, dtype = verify.host_values(value, param.name)
-                diffs.append(verify.compare(param.name, got, dtype, references[param.name], kernel=kernel))
-    total = math.prod(call.grid)
-    note = (
-        f"no GPU here: compiled for {kernel.target.arch}, {len(blocks)} of {total} blocks run by the emulator"
-    )
-    findings.append(Finding("emulated", "info", note))
-    report = make_report(kernel, diffs=diffs, findings=findings, counts=counts)
-    return Result(kernel, report, tuple(values))
-
-
-def launch_here(kernel: Kernel, values: Sequence[Any]) -> float:
+def launch_here(kernel: Kernel, values: Sequence[Any], rounds: int = 0) -> Times:
     """Launch in this process; milliseconds by the wall clock."""
+    if rounds:
+        return timing.bench(kernel, values, rounds)
     start = time.perf_counter()
     kernel.launch(values)
-    return (time.perf_counter() - start) * 1e3
+    return Times(((time.perf_counter() - start) * 1e3,))
 
 
-def _timing(kernel: Kernel, values: Sequence[Any], bench: int, wall_ms: float) -> Figure | None:
-    from tilebench.kernel.reporting import device_label
-
-    device = device_label(kernel)
-    if bench:
-        scratch = verify.snapshot(values)
-        times = measure(lambda: kernel.launch(scratch), warmup_ms=10, rep_ms=100, repeat_count=bench)
-        return Figure(statistics.median(times.milliseconds), "ms", "measured", device)
-    if device_of(kernel.target) == "cuda":
-        return None  # the wall clock of one launch says nothing on a GPU
-    return Figure(wall_ms, "ms", "measured", device)
-
-
-def _compare(
-    kernel: Kernel,
-    before: Sequence[Any],
-    after: Sequence[Any],
-    ref: Callable[..., Any] | None,
-    atol: float | None,
-    rtol: float | None,
-    seed: int,
-) -> list[DiffInfo]:
-    oracle = verify.oracle_references(kernel, before, seed)
-    diffs: list[DiffInfo] = []
-    outputs = {p.name: v for p, v in zip(kernel.params, after, strict=True) if p.role != "in"}
-    if ref is not None:
-        expected = reference_values(kernel, before, ref, list(outputs))
-        diffs += verify.against_reference(kernel, outputs, expected, oracle, atol, rtol)
-    for name, value in outputs.items():
-        if name in oracle:
-            got, dtype = verify.host_values(value, name)
-            diffs.append(verify.compare(name, got, dtype, oracle[name], kernel=kernel))
-    return diffs
-
-
-def reference_values(
-    kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], outputs: Sequence[str]
-) -> dict[str, Any]:
-    """The reference's outputs by name.
-
-    It is called with the values of the parameters that the kernel reads.
-    """
-    inputs = [v for p, v in zip(kernel.params, before, strict=True) if p.role != "out"]
-    try:
-        made = ref(*[x.clone() if hasattr(x, "clone") else x for x in inputs])
-    except Exception as error:
-        raise TileError(
-            "TB630",
-            f"the reference failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
-            why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
-            fix="--ref takes a function of the kernel's inputs that returns its outputs",
-        ) from error
-    values = list(cast("Sequence[Any]", made)) if isinstance(made, list | tuple) else [made]
-    if len(values) != len(outputs):
-        raise TileError(
-            "TB630",
-            f"the reference returns {len(values)} values, "
-            f"the kernel writes {len(outputs)} ({', '.join(outputs)})",
-        )
-    return dict(zip(outputs, values, strict=True))
-
-
-def poison(kernel: Kernel, values: Sequence[Any]) -> None:
-    """Fill the tensors that the kernel only writes with NaN (the lowest value for integers), so that gaps
-    show.
-    """
-    for param, value in zip(kernel.params, values, strict=True):
-        if param.role == "out" and isinstance(param.value, Buffer):
-            fill = (
-                float("nan")
-                if param.value.dtype.is_float
-                else 0
-                if param.value.dtype.kind == "bool"
-                else int(param.value.dtype.min)
-            )
-            if isinstance(value, np.ndarray):
-                value.fill(fill)
-            else:
-                value.fill_(fill)
-
-
-def unwritten(kernel: Kernel, values: Sequence[Any]) -> list[Finding]:
-    """A finding for each float output with a NaN: the poison of `poison` that nothing overwrote, or a NaN
-    that the kernel computed.
-    """
-    found: list[Finding] = []
-    for param, value in zip(kernel.params, values, strict=True):
-        if param.role != "out" or not isinstance(param.value, Buffer) or not param.value.dtype.is_float:
-            continue
-        got, _ = verify.host_values(value, param.name)
-        missing = np.isnan(got)
-        if missing.any():
-            first = tuple(int(i) for i in np.argwhere(missing)[0])
-            found.append(
-                Finding(
-                    "unwritten", "warning",
-                    f"{param.name} has {int(missing.sum())} elements that are NaN or were never written, "
-                    f"the first at {list(first)}",
-                    hint="does the grid cover the whole output? is a guard too narrow?",
-                )
-            )  # fmt: skip
-    return found
+__all__ = ["Launcher", "Result", "launch_here", "poison", "run", "watch"]

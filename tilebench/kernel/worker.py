@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import Any
 
 from tilebench.errors import TileError
 from tilebench.kernel.frames import read_frame, write_frame
-from tilebench.kernel.isolate import unpack
+from tilebench.kernel.isolate import describe, pack, unpack
+from tilebench.profiling.benchmark import Times
 
 
 def serve() -> int:
@@ -18,38 +18,37 @@ def serve() -> int:
     os.dup2(2, 1)
     request, buffers = read_frame(sys.stdin.buffer)
     try:
-        ms, outputs = _run(request, buffers)
+        times, outputs = _run(request, buffers)
     except TileError as error:
-        write_frame(
-            answers, {"error": {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix}}
-        )
+        write_frame(answers, {"error": describe(error)})
         return 1
-    write_frame(answers, {"ms": ms}, outputs)
+    write_frame(answers, {"ms": list(times.milliseconds)}, outputs)
     return 0
 
 
-def _run(request: dict[str, Any], buffers: list[bytes]) -> tuple[float, list[bytes]]:
-    from tilebench.kernel.isolate import pack
+def _run(request: dict[str, Any], buffers: list[bytes]) -> tuple[Times, list[bytes]]:
     from tilebench.kernel.program import define, prepare
+    from tilebench.kernel.session import launch_here, watch
+    from tilebench.kernel.settings import in_force
     from tilebench.kernel.target import device_of
     from tilebench.targets import parse
 
     target = parse(request["target"])
     namespace: dict[str, Any] = dict(request["constants"])
-    program, _ = define(request["text"], namespace, request["name"])
-    for key, value in request["settings"].items():
-        if key in namespace:
-            namespace[key] = value
+    settings = request["settings"]
     values = unpack(request["values"], buffers, device_of(target))
-    prepared = prepare(program, values, request["settings"], str(target))
-    start = time.perf_counter()
-    prepared.kernel.launch(values)
+    with in_force(namespace, settings):
+        text, name, first = request["text"], request["name"], request["first_line"]
+        program, _ = define(text, namespace, name, "", first, tuple(settings))
+        kernel = prepare(program, values, settings, str(target)).kernel
+    if request["watch"]:
+        watch(kernel, "static")
+    times = launch_here(kernel, values, request["rounds"])
     if device_of(target) == "cuda":
         import torch
 
         torch.cuda.synchronize()
-    ms = (time.perf_counter() - start) * 1e3
-    return ms, pack([v for v in values if hasattr(v, "shape")])[1]
+    return times, pack([v for v in values if hasattr(v, "shape")])[1]
 
 
 if __name__ == "__main__":

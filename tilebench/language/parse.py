@@ -254,9 +254,14 @@ def _symbols(params: list[Param]) -> tuple[Var, ...]:
 # ------------------------------------------------------------------ cells
 
 
-def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
+def parse_module(
+    source: Source,
+    namespace: dict[str, Any],
+    change: Callable[[ast.Module], ast.Module] = lambda tree: tree,
+) -> dict[str, Any]:
     """Execute a cell's text in `namespace` and return the names that it defined or changed, in order.
 
+    change: what is executed in place of the text as it was parsed (kernel/settings.py).
     Text that Python cannot parse gives one located SyntaxTileError; so does what fails while it runs.
     """
     text = source.text
@@ -273,7 +278,7 @@ def parse_module(source: Source, namespace: dict[str, Any]) -> dict[str, Any]:
         tree = ast.parse(text, source.name)
         if source.first_line > 1:
             ast.increment_lineno(tree, source.first_line - 1)
-        code = compile(tree, source.name, "exec", dont_inherit=True)
+        code = compile(change(tree), source.name, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise _not_python(error, source) from None
     except (RecursionError, MemoryError):

@@ -69,7 +69,10 @@ def figure_text(figure: Figure) -> str:
     shown = f"{value:.0%}" if unit == "of warps" else number(value)
     joint = " on " if figure.provenance == "measured" else ": "
     origin = f"{figure.provenance}{joint}{figure.device}" if figure.device else figure.provenance
-    return f"{shown} {unit} ({origin})"
+    if figure.rounds and figure.low is not None and figure.high is not None:
+        ends = f"{number(figure.low)} to {number(figure.high)} {figure.unit}"
+        origin += f"; median of {figure.rounds} rounds, half of them within {ends}"
+    return f"{shown} {unit} ({origin}{'; ' if figure.note else ''}{figure.note})"
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:

@@ -276,8 +276,7 @@ class Runner(Effects):
             "TB435",
             f"the loop ran {turns:,} times without ending ({self.block.where()})",
             at=s.loc,
-            why="its condition stays true" if isinstance(s.condition, Const) else "nothing made its condition "
-            "false, and on a GPU it would run until the machine is reset",
+            why="its condition stays true; on a GPU it would run until the machine is reset",
             fix="change a value that the condition reads in every iteration, or leave with break",
         )
 

@@ -156,4 +156,5 @@ class State:
             at=at,
             why=f"a {buffer.scope} buffer holds whatever was there before",
             fix=f"T.clear({buffer.name}) or T.fill first; a gemm adds to C unless clear_accum=True",
+            notes=[(buffer.loc, f"{buffer.name} is made here")] if buffer.loc is not None else (),
         )

@@ -71,7 +71,8 @@ class Tiles(Access):
             first = tuple(
                 int(c[0]) + s.start for c, s in zip(np.nonzero(~valid[inside]), inside, strict=True)
             )
-            raise self.uninitialised(region.buffer, first, region.loc)
+            whole = region.loc is region.buffer.loc  # the op's own place says more than the allocation's
+            raise self.uninitialised(region.buffer, first, None if whole else region.loc)
         if cell.sharing is not None and not self.in_atomic:
             cell.sharing.read(inside, True, self.coordinates, self.statement)
         if complete:

@@ -30,6 +30,24 @@ export function h(tag, attrs = {}, ...children) {
   return node;
 }
 
+const SERIAL = Symbol.for("tilebench.serial");
+
+/** An id for an element: different in every widget of the page, though each loads this module anew. */
+export function uid() {
+  globalThis[SERIAL] = (globalThis[SERIAL] ?? 0) + 1;
+  return `tb-${globalThis[SERIAL]}`;
+}
+
+/** A swatch of a legend. @param {Colour|string} colour @param {string} text */
+export function swatch(colour, text) {
+  return h("span", { class: "tb-swatch" }, h("i", { style: { background: typeof colour === "string" ? colour : `rgb(${colour.join(",")})` } }), text);
+}
+
+/** A button that pins a cell line. @param {number} line @param {Act} act @param {Selection} [more] */
+export function lineButton(line, act, more = {}) {
+  return button(`line ${line}`, () => act.pin({ ...more, line }), "pin this line");
+}
+
 /** A table. @param {string[]} head @param {(string|number|Node)[][]} rows @param {string} [caption] */
 export function table(head, rows, caption) {
   return h("table", { class: "tb-table" },
@@ -67,12 +85,13 @@ export function number(value) {
 
 const SCALES = { FLOP: [[1e12, "TFLOP"], [1e9, "GFLOP"], [1e6, "MFLOP"]], B: [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]] };
 
-/** A figure with its unit and where it comes from. @param {{value: number, unit: string, provenance: string, device: string}} f */
+/** A figure with its unit and where it comes from. @param {{value: number, unit: string, provenance: string, device: string, low?: number, high?: number, rounds?: number, note?: string}} f */
 export function figureText(f) {
   let value = f.value, unit = f.unit;
   for (const [scale, name] of SCALES[unit] || []) if (Math.abs(value) >= scale) { value /= scale; unit = name; break; }
   const shown = unit === "of warps" ? `${Math.round(100 * value)}%` : number(value);
-  return `${shown} ${unit} (${provenance(f)})`;
+  const spread = f.rounds ? `; median of ${f.rounds} rounds, half of them within ${number(f.low)} to ${number(f.high)} ${f.unit}` : "";
+  return `${shown} ${unit} (${provenance(f)}${spread}${f.note ? `; ${f.note}` : ""})`;
 }
 
 /** "measured on NVIDIA H200" @param {{provenance: string, device: string}} f */

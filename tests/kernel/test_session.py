@@ -1,0 +1,280 @@
+"""`run`: a verdict that can be trusted, on every target, and every option that could not act says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import tilebench
+from tilebench.errors import TileError
+from tilebench.kernel.outputs import region
+from tilebench.kernel.session import Result
+
+GEMM = """\
+@T.prim_func
+def gemm(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16"), C: T.Tensor((128, 128), "float32")):
+    with T.Kernel(2, 2, threads=128) as (bx, by):
+        A_s = T.alloc_shared((64, 32), "float16")
+        B_s = T.alloc_shared((32, 64), "float16")
+        C_l = T.alloc_fragment((64, 64), "float32")
+        for k in T.Pipelined(2, num_stages=2):
+            T.copy(A[by * 64, k * 32], A_s)
+            T.copy(B[k * 32, bx * 64], B_s)
+            T.gemm(A_s, B_s, C_l)
+        T.copy(C_l, C[by * 64, bx * 64])
+"""  # noqa: E501 # the lines are numbered
+ADD = """\
+@T.prim_func
+def add(X: T.Tensor((N,), DTYPE), Y: T.Tensor((N,), DTYPE)):
+    with T.Kernel(2, threads=32) as bx:
+        for i in T.Parallel(32):
+            Y[bx * 32 + i] = X[bx * 32 + i] + 1
+"""
+TARGETS = ["interp", "cpu", "emu:sm_80", "cuda:sm_90a"]
+absent = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+
+
+def add(target: str, n: int = 64, dtype: str = "float32", **options: Any) -> Result:
+    return tilebench.run(ADD, target=target, namespace={"N": n, "DTYPE": dtype}, cell="In[1]", **options)
+
+
+def kinds(result: Result) -> dict[str, str]:
+    return {f.kind: f.text for f in result.report.findings}
+
+
+def test_interp_finds_the_accumulator_that_was_not_cleared(golden: Callable[[str, str], None]) -> None:
+    with pytest.raises(TileError) as caught:
+        tilebench.run(GEMM, target="interp", cell="In[1]")
+    golden("errors/TB274-gemm-without-clear.txt", caught.value.render() + "\n")
+    assert caught.value.at is not None
+    assert caught.value.at.line == 10
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("cuda:sm_90a", marks=absent)])
+def test_a_wrong_result_comes_with_its_cause(target: str) -> None:
+    report = tilebench.run(GEMM, target=target, cell="In[1]").report
+    assert report.ok is False
+    cause = next(f for f in report.findings if f.code == "TB274")
+    assert cause.severity == "error"
+    assert cause.spans[0].line == 10
+    assert "C_l[0, 0] is read at line 10 before it was written" in report.verdict
+
+
+def test_a_right_program_is_not_emulated_on_the_side() -> None:
+    result = tilebench.run(GEMM.replace("for k", "T.clear(C_l)\n        for k"), target="cpu")
+    assert result.report.ok is True
+    assert "emulated" not in kinds(result)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int8", "bool"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_output_that_is_partly_unwritten_never_passes(target: str, dtype: str) -> None:
+    text = ADD if dtype != "bool" else ADD.replace(" + 1", "")
+    namespace = {"N": 100, "DTYPE": dtype}
+    report = tilebench.run(text, target=target, namespace=namespace).report
+    assert report.ok is False
+    assert report.verdict.startswith("36 of 100 elements of Y are never written: Y[64:100]")
+
+
+def test_unwritten_elements_keep_what_they_held() -> None:
+    x, y = torch.zeros(100), torch.full((100,), 7.0)
+    result = add("cpu", 100, args=(x, y))
+    assert result.report.ok is False
+    assert y[:64].eq(1).all()
+    assert y[64:].eq(7).all()
+
+
+def test_a_nan_that_was_computed_is_told_from_an_element_that_was_not_written() -> None:
+    result = add("cpu", args=(torch.full((64,), float("nan")),))
+    assert result.report.ok is True  # NaN + 1 is NaN
+    assert kinds(result)["nan"] == "64 of 64 elements of Y are NaN: Y[0:64]"
+
+
+def test_regions_are_written_as_slices() -> None:
+    mask = torch.zeros(8, 8, dtype=torch.bool).numpy()
+    mask[2:4, 5] = True
+    assert region("C", mask) == "C[2:4, 5]"
+    mask[7, 7] = True
+    assert region("C", mask) == "within C[2:8, 5:8], the first is C[2, 5]"
+
+
+# ------------------------------------------------------------------ settings
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_setting_reaches_the_signature(target: str) -> None:
+    namespace: dict[str, Any] = {"N": 64, "DTYPE": "float32"}
+    result = tilebench.run(
+        ADD, target=target, namespace=namespace, settings={"N": 32 * 2, "DTYPE": "float16"}
+    )
+    assert result.kernel.params[0].value.dtype == "float16"
+    assert result.report.ok is True
+    assert namespace["DTYPE"] == "float32"
+    result = tilebench.run(ADD, target=target, namespace=namespace, settings={"N": 128})
+    assert result.kernel.params[0].value.static_shape == (128,)
+    assert namespace["N"] == 64
+
+
+def test_a_setting_wins_over_the_cells_own_assignment_and_leaves_it_alone() -> None:
+    namespace: dict[str, Any] = {"DTYPE": "float32"}
+    text = "N = 32 * 4\nM: int = N\n" + ADD.replace("Kernel(2", "Kernel(M // 32")
+    assert tilebench.run(text, target="interp", namespace=namespace).report.ok is True
+    result = tilebench.run(text, target="interp", namespace=namespace, settings={"N": 256})
+    assert result.report.ok is True
+    assert result.kernel.params[0].value.static_shape == (256,)
+    assert namespace["N"] == 128
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("M", "names that can be set here: DTYPE, N"), ("NN", "did you mean N?"), ("X", "N")]
+)
+def test_a_setting_that_nothing_reads_is_an_error(name: str, hint: str) -> None:
+    with pytest.raises(TileError) as caught:
+        add("interp", settings={name: 3})
+    assert caught.value.code == "TB616"
+    assert hint in caught.value.render()
+
+
+def test_settings_reach_factories_functions_and_constants() -> None:
+    factory = (
+        "def make(n, BLOCK=32):\n    @T.prim_func\n"
+        + "".join(f"    {line}\n" for line in ADD.splitlines()[1:])
+        .replace("(N,)", "(n,)").replace("DTYPE", "'float32'").replace("32", "BLOCK").replace("Kernel(2", "Kernel(n // BLOCK")
+        .replace("'floatBLOCK'", "'float32'")
+        + "    return add\n"
+    )  # fmt: skip
+    result = tilebench.run(factory, target="interp", settings={"n": 64, "BLOCK": 16})
+    assert result.report.ok is True
+    assert result.report.resources.grid == (4,)
+    with pytest.raises(TileError, match="did you mean BLOCK"):
+        tilebench.run(factory, target="interp", settings={"n": 64, "BLOK": 16})
+    eager = (
+        "def scale(X):\n    M = T.const('M')\n    X: T.Tensor[[M], 'float32']\n    Y = T.empty((M,), 'float32')\n"
+        "    with T.Kernel(1, threads=32) as bx:\n        for i in T.Parallel(M):\n            Y[i] = X[i] * 2\n"
+        "    return Y\n"
+    )
+    result = tilebench.run(eager, target="interp", settings={"M": 32})
+    assert result.report.ok is True
+    assert result.outputs[0].shape == (32,)
+
+
+# ------------------------------------------------------------------ options that cannot act
+
+
+@absent
+def test_the_blocks_of_an_absent_gpu_are_compared_with_the_reference() -> None:
+    right = add("cuda:sm_90a", ref=lambda x: x + 1)
+    assert right.report.ok is True
+    assert {d.against for d in right.report.diffs} == {"torch", "oracle"}
+    wrong = add("cuda:sm_90a", ref=lambda x: x + 2)
+    assert wrong.report.ok is False
+    assert "differ from torch" in wrong.report.verdict
+
+
+@absent
+def test_a_part_of_the_grid_is_compared_on_the_elements_that_it_wrote() -> None:
+    text = ADD.replace("Kernel(2", "Kernel(64")
+    namespace = {"N": 2048, "DTYPE": "float32"}
+    result = tilebench.run(text, target="cuda", namespace=namespace, ref=lambda x: x + 1)
+    assert result.report.ok is True
+    assert all(0 < d.checked < d.total for d in result.report.diffs)
+    assert "4 of 64 blocks" in kinds(result)["emulated"]
+
+
+@absent
+def test_no_time_is_given_for_a_gpu_that_is_not_here() -> None:
+    result = add("cuda:sm_90a", bench=5)
+    assert "run_ms" not in result.report.figures
+    assert "--bench timed nothing: there is no GPU here" in kinds(result)["not-done"]
+
+
+def test_what_is_not_done_when_nothing_runs_is_said() -> None:
+    result = add("cpu", launch=False, ref=lambda x: x, bench=3, steps=())
+    said = [f.text for f in result.report.findings if f.kind == "not-done"]
+    assert [t.split()[0] for t in said] == ["--ref", "--bench", "--steps"]
+    result = add("cpu", check="none", ref=lambda x: x)
+    assert kinds(result)["not-done"] == "--ref was not compared: checking is off"
+    assert result.report.verdict == "ran, not checked"
+    assert result.report.ok is None
+
+
+def test_levels_of_checking() -> None:
+    assert "emulated" not in kinds(add("cpu", check="static"))
+    assert "all 2 blocks" in kinds(add("cpu", check="sim"))["emulated"]
+    assert "no race" in kinds(add("interp", check="full"))["emulated"]
+    with pytest.raises(TileError, match="did you mean full"):
+        add("cpu", check="ful")
+
+
+# ------------------------------------------------------------------ figures
+
+
+def test_a_bench_shows_its_median_spread_rounds_and_device() -> None:
+    figure = add("cpu", bench=8).report.figures["run_ms"]
+    assert figure.rounds == 8
+    assert figure.low is not None
+    assert figure.high is not None
+    assert figure.low <= figure.value <= figure.high
+    assert figure.device
+
+
+def test_a_kernel_that_was_at_hand_says_so() -> None:
+    namespace = {"N": 96, "DTYPE": "float32"}
+    text = ADD.replace("Kernel(2", "Kernel(3")
+    first = tilebench.run(text, target="cpu", namespace=namespace).report.figures
+    again = tilebench.run(text, target="cpu", namespace=namespace).report.figures
+    assert "this process" not in first["compile_ms"].note
+    assert again["compile_ms"].note == "cached: compiled before in this process"
+    assert again["compile_ms"].value < first["compile_ms"].value
+    assert "code_ms" not in again
+
+
+def test_the_bound_is_explained_where_it_is_named() -> None:
+    assert "adds up" in kinds(add("cpu"))["error-bound"]
+    assert "error-bound" not in kinds(add("cpu", args=(torch.ones(64),)))
+
+
+def test_a_host_kernel_is_timed_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilebench.profiling import benchmark
+
+    def fail(*_: object) -> None:
+        raise AssertionError("a kernel of the CPU was timed on the GPU")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(benchmark, "_real_gpu", lambda _: True)
+    monkeypatch.setattr(benchmark, "_measure_gpu", fail)
+    assert benchmark.measure(lambda: None, repeat_count=3, device="cpu").median >= 0
+    kernel = add("cpu").kernel
+    assert kernel.get_profiler().do_bench(rep=1, warmup=1) > 0
+
+
+def test_too_much_shared_memory_for_a_gpu_has_a_fix_on_the_cpu_too() -> None:
+    text = """\
+@T.prim_func
+def big(A: T.Tensor((256, 512), "float32"), C: T.Tensor((256, 512), "float32")):
+    with T.Kernel(1, threads=128) as bx:
+        s = T.alloc_shared((256, 512), "float32")
+        T.copy(A, s)
+        T.copy(s, C)
+"""
+    found = next(f for f in tilebench.run(text, target="cpu").report.findings if f.kind == "gpu")
+    assert found.code == "TB521"
+    assert found.hint == "make s smaller"
+    assert found.spans[0].line == 4
+
+
+def test_the_steps_of_a_block_are_recorded() -> None:
+    text = GEMM.replace("for k", "T.clear(C_l)\n        for k")
+    trace = tilebench.run(text, target="cpu", steps=("C_l",), cta=(1, 1)).report.traces[0]
+    assert trace.block == (1, 1)
+    assert [b.name for b in trace.buffers] == ["C_l"]
+
+
+def test_a_run_that_fails_still_shows_its_steps() -> None:
+    report = tilebench.run(GEMM, target="interp", steps=("C_l",)).report
+    assert report.ok is False
+    assert "read before it is written" in report.verdict
+    assert report.traces[0].steps

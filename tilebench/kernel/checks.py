@@ -1,0 +1,294 @@
+"""What a run is checked for: its outputs against the oracle and the user's reference, and blocks of it in the
+emulator, where races, reads before writes and barriers that part of the threads reach are found.
+
+| level  | what is done                                                                            |
+|--------|-----------------------------------------------------------------------------------------|
+| none   | nothing                                                                                 |
+| static | outputs compared; after a wrong result a few blocks are emulated to find the cause      |
+| sim    | and a few blocks are emulated even when the result is right                             |
+| full   | and all blocks are, in two orders, as far as the time goes; interp looks for races too  |
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from tilebench.errors import LaunchError, TileError, nearest
+from tilebench.kernel import outputs, verify
+from tilebench.kernel.args import bind
+from tilebench.kernel.emulate import emulate
+from tilebench.kernel.progress import Progress
+from tilebench.kernel.reporting import span
+from tilebench.profiling.work import count
+from tilebench.report import DiffInfo, Finding
+
+if TYPE_CHECKING:
+    from tilebench.kernel.compiled import Kernel
+
+Level = Literal["none", "static", "sim", "full"]
+LEVELS: tuple[Level, ...] = ("none", "static", "sim", "full")
+EXAMINED_BLOCKS, EXAMINE_SECONDS = 4, 3.0
+"""Blocks emulated to find a cause, and the seconds after which no further block is begun."""
+FULL_SECONDS = 60.0
+BLOCK_FLOPS = 2e9
+"""A block with more work than this is not emulated on the side: it would take tens of seconds."""
+
+
+def level_of(check: bool | str) -> Level:
+    """The level that `check=` names: True is static, False none. Raises LaunchError TB617 for other words."""
+    if isinstance(check, bool):
+        return "static" if check else "none"
+    if check not in LEVELS:
+        raise LaunchError(
+            "TB617",
+            f"check={check!r} is no level of checking{nearest(check, LEVELS)}",
+            fix=f"use one of {', '.join(LEVELS)}",
+        )
+    return check
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was compared and found. counts: what the emulator counted, None when it did not run."""
+
+    diffs: list[DiffInfo] = field(default_factory=list[DiffInfo])
+    findings: list[Finding] = field(default_factory=list[Finding])
+    counts: Any = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to compare: the user's reference and tolerances, and the seed of samples."""
+
+    ref: Callable[..., Any] | None = None
+    atol: float | None = None
+    rtol: float | None = None
+    seed: int = 0
+
+
+def check_run(
+    kernel: Kernel, before: Sequence[Any], after: Sequence[Any], rule: Rule, level: Level
+) -> Checked:
+    """Compare a run's outputs, and emulate blocks as the level says.
+
+    Elements that nothing wrote get back what they held.
+    """
+    oracle = verify.oracle_references(kernel, before, rule.seed)
+    masks = outputs.missing(kernel, after, oracle)
+    diffs = _compared(kernel, before, after, rule, oracle)
+    found = outputs.findings(kernel, after, masks)
+    outputs.put_back(kernel, after, before, masks)
+    wrong = any(d.verdict == "fail" for d in diffs)
+    if kernel.target.kind == "emu":
+        return Checked(diffs, found)  # every block ran with every check on
+    counts = None
+    if level in ("sim", "full") or (wrong and kernel.target.kind in ("cpu", "cuda")):
+        looked = examine(kernel, before, rule.seed, all_blocks=level == "full")
+        found += looked.findings
+        counts = looked.counts
+    return Checked(diffs, found, counts)
+
+
+def _compared(
+    kernel: Kernel,
+    before: Sequence[Any],
+    after: Sequence[Any],
+    rule: Rule,
+    oracle: Mapping[str, verify.Reference],
+    covered: Mapping[str, np.ndarray] | None = None,
+) -> list[DiffInfo]:
+    diffs: list[DiffInfo] = []
+    written = {p.name: v for p, v in zip(kernel.params, after, strict=True) if p.role != "in"}
+    if rule.ref is not None:
+        expected = reference_values(kernel, before, rule.ref, list(written))
+        diffs += verify.against_reference(kernel, written, expected, oracle, rule.atol, rule.rtol, covered)
+    for name, value in written.items():
+        if name in oracle:
+            got, dtype = verify.host_values(value, name)
+            diffs.append(verify.compare(name, got, dtype, oracle[name], kernel=kernel))
+    return diffs
+
+
+def reference_values(
+    kernel: Kernel, before: Sequence[Any], ref: Callable[..., Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """The reference's outputs by name.
+
+    It is called with the values of the parameters that the kernel reads.
+    """
+    inputs = [v for p, v in zip(kernel.params, before, strict=True) if p.role != "out"]
+    try:
+        made = ref(*[x.clone() if hasattr(x, "clone") else x for x in inputs])
+    except Exception as error:
+        raise TileError(
+            "TB630",
+            f"the reference failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            why=f"it was called with the {len(inputs)} inputs of {kernel.name}",
+            fix="--ref takes a function of the kernel's inputs that returns its outputs",
+        ) from error
+    values = list(cast("Sequence[Any]", made)) if isinstance(made, list | tuple) else [made]
+    if len(values) != len(names):
+        raise TileError(
+            "TB630",
+            f"the reference returns {len(values)} values, "
+            f"the kernel writes {len(names)} ({', '.join(names)})",
+        )
+    return dict(zip(names, values, strict=True))
+
+
+# ------------------------------------------------------------------ blocks in the emulator
+
+
+def _host(values: Sequence[Any]) -> list[Any]:
+    """Copies of the arguments in this machine's memory."""
+    return verify.snapshot([v.detach().cpu() if hasattr(v, "detach") else v for v in values])
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Blocks that were emulated: their findings and counts, the arguments after them, and which they were."""
+
+    findings: list[Finding]
+    counts: Any = None
+    values: tuple[Any, ...] = ()
+    blocks: tuple[tuple[int, ...], ...] = ()
+
+
+def examine(kernel: Kernel, before: Sequence[Any], seed: int, *, all_blocks: bool = False) -> Examined:
+    """Emulate a few blocks (or all, in two orders, as far as FULL_SECONDS goes), with every check on.
+
+    What is found becomes findings; what was not looked at is said.
+    """
+    values = _host(before)
+    outputs.poison(kernel, values)
+    call = bind(kernel.prim, values, "cpu", host_arrays=True)
+    total = math.prod(call.grid)
+    if not total:
+        return Examined([])
+    effort = count(kernel.prim, call.grid, call.symbols).flops / total
+    if effort > BLOCK_FLOPS:
+        text = f"not emulated: a block has {effort:.1e} operations; smaller sizes show the same faults"
+        return Examined([Finding("emulated", "info", text)])
+    chosen = (
+        [tuple(int(i) for i in place) for place in np.ndindex(*call.grid)]
+        if all_blocks
+        else verify.sample_blocks(call.grid, EXAMINED_BLOCKS, seed)
+    )
+    limit = FULL_SECONDS if all_blocks else EXAMINE_SECONDS
+    found: dict[tuple[Any, ...], Finding] = {}
+    done: list[tuple[int, ...]] = []
+    counts: Any = None
+    start = time.monotonic()
+    schedules = ("forward", "reverse") if all_blocks else ("forward",)
+    try:
+        with Progress(f"emulating {kernel.name}", len(schedules) * len(chosen)) as progress:
+            for schedule in schedules:
+                step = max(1, len(chosen) // 50) if all_blocks else 1
+                for k in range(0, len(chosen), step):
+                    if done and time.monotonic() - start > limit:
+                        break
+                    part = chosen[k : k + step]
+                    result = emulate(kernel, *values, blocks=part, schedule=schedule)
+                    if schedule == "forward":
+                        done += part
+                    counts = counts or result.counts
+                    for f in result.findings:
+                        if f.kind != "unwritten":
+                            found.setdefault((f.kind, f.spans, f.code), f)
+                    progress.advance(len(part))
+    except TileError as error:
+        text = f"not emulated: {error.what}"
+        return Examined([Finding("emulated", "info", text, hint=error.fix)])
+    return Examined(
+        [*found.values(), _said(kernel, found.values(), done, total)], counts, tuple(values), tuple(done)
+    )
+
+
+def _said(kernel: Kernel, found: Any, done: Sequence[tuple[int, ...]], total: int) -> Finding:
+    """How much was looked at, and that nothing was found when nothing was."""
+    clean = not any(f.severity == "error" for f in found)
+    share = "all" if len(done) == total else f"{len(done)} of"
+    arch = kernel.target.arch or "sm_90a"
+    text = f"{share} {total} blocks run by the emulator for {arch}"
+    if clean:
+        text += ": no race, no read before a write, nothing out of bounds"
+    return Finding("emulated", "info", text)
+
+
+def check_emulated(
+    kernel: Kernel, values: Sequence[Any], before: Sequence[Any], rule: Rule, level: Level
+) -> Checked:
+    """For a kernel whose GPU is not here: blocks are emulated, and what they wrote is compared.
+
+    values: get what the emulated blocks wrote; elements of other blocks keep what they held.
+    """
+    kernel.last_call = bind(kernel.prim, values, "cpu", host_arrays=True)
+    looked = examine(kernel, before, rule.seed, all_blocks=level == "full")
+    if level == "none" or not looked.blocks:
+        if rule.ref is not None:
+            looked.findings.append(
+                Finding(
+                    "reference",
+                    "warning",
+                    "--ref was not compared: no block was run, since there is no GPU here",
+                )
+            )
+        return Checked([], looked.findings, looked.counts)
+    oracle = verify.oracle_references(kernel, before, rule.seed, looked.blocks)
+    covered = _covered(kernel, looked.values, oracle)
+    if rule.ref is not None and len(covered) < sum(p.role != "in" for p in kernel.params):
+        text = "--ref was not compared: which elements the emulated blocks wrote is not known"
+        looked.findings.append(
+            Finding("reference", "warning", text, hint="use float outputs, or --target emu")
+        )
+        rule = Rule(None, rule.atol, rule.rtol, rule.seed)
+    diffs = _compared(kernel, before, looked.values, rule, oracle, covered)
+    findings = list(looked.findings)
+    if len(looked.blocks) == math.prod(kernel.last_call.grid):
+        masks = {n: ~m for n, m in covered.items() if not m.all()}
+        findings += outputs.findings(kernel, looked.values, masks)
+    for param, value, made in zip(kernel.params, values, looked.values, strict=True):
+        mask = covered.get(param.name)
+        if mask is not None:
+            _take(value, made, mask)
+    return Checked(diffs, findings, looked.counts)
+
+
+def _covered(
+    kernel: Kernel, values: Sequence[Any], oracle: Mapping[str, verify.Reference]
+) -> dict[str, np.ndarray]:
+    """The elements of each output that the emulated blocks wrote, where that is known."""
+    found: dict[str, np.ndarray] = {}
+    for param, value in zip(kernel.params, values, strict=True):
+        if param.role == "in":
+            continue
+        mark = outputs.standing(param, value)
+        known = oracle.get(param.name)
+        if known is not None and known.covered is not None:
+            found[param.name] = known.covered
+        elif mark is not None:
+            found[param.name] = ~mark
+    return found
+
+
+def _take(value: Any, made: Any, mask: np.ndarray) -> None:
+    """value[mask] = made[mask], in NumPy or torch."""
+    if isinstance(value, np.ndarray):
+        value[mask] = made[mask]
+        return
+    import torch
+
+    where = torch.from_numpy(mask)  # pyright: ignore[reportUnknownMemberType] # torch's own gap
+    value[where] = made[where]
+
+
+def error_finding(error: TileError) -> Finding:
+    """An error of a run as a finding, for a report that is made all the same."""
+    place = span(error.at)
+    return Finding("stopped", "error", error.what, (place,) if place else (), error.fix, error.code)

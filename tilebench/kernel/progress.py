@@ -1,0 +1,103 @@
+"""Progress of anything that takes longer than a second: how far it is, and how long it will take.
+
+Plain text on standard error, rewritten in place on a terminal; whoever has a better place to show it (the
+notebook) says so with `shown_by`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+
+PATIENCE_S = 1.0
+"""Nothing is shown before this many seconds."""
+EVERY_S = 0.25
+WIDTH = 24
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a task is: done of total steps, seconds so far. over: it has ended, take the display away."""
+
+    label: str
+    done: int
+    total: int
+    seconds: float
+    note: str = ""
+    over: bool = False
+
+    @property
+    def text(self) -> str:
+        """'tuning  [######......]  3 of 6, about 4 s left: BLOCK_M=64'."""
+        filled = WIDTH * self.done // max(1, self.total)
+        bar = "#" * filled + "." * (WIDTH - filled)
+        left = self.seconds / self.done * (self.total - self.done) if self.done else None
+        rest = "" if left is None else f", about {left:.0f} s left"
+        note = f": {self.note}" if self.note else ""
+        return f"{self.label}  [{bar}]  {self.done} of {self.total}{rest}{note}"
+
+
+Sink = Callable[[State], None]
+_sink: ContextVar[Sink | None] = ContextVar("tilebench_progress", default=None)
+
+
+@contextmanager
+def shown_by(sink: Sink) -> Generator[None]:
+    """Inside the block, progress is given to `sink`."""
+    token = _sink.set(sink)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+class Progress:
+    """`with Progress("tuning", 12) as p: ... p.advance(note="BLOCK_M=64")`."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total, self.done, self.note = label, total, 0, ""
+        self._start = self._last = 0.0
+        self._shown = False
+
+    def __enter__(self) -> Progress:
+        self._start = self._last = time.monotonic()
+        return self
+
+    def advance(self, steps: int = 1, note: str = "") -> None:
+        """So many steps more are done."""
+        self.done = min(self.total, self.done + steps)
+        self.say(note)
+
+    def say(self, note: str = "") -> None:
+        """Show what is being done now, when it is time to show anything."""
+        now = time.monotonic()
+        self.note = note or self.note
+        if now - self._start >= PATIENCE_S and now - self._last >= EVERY_S and self.done < self.total:
+            self._last, self._shown = now, True
+            self._show(State(self.label, self.done, self.total, now - self._start, self.note))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
+    ) -> None:
+        del kind, error, stack
+        if self._shown:
+            seconds = time.monotonic() - self._start
+            self._show(State(self.label, self.done, self.total, seconds, self.note, over=True))
+
+    def _show(self, state: State) -> None:
+        (_sink.get() or on_terminal)(state)
+
+
+def on_terminal(state: State) -> None:
+    """Rewrites one line on a terminal; elsewhere one line for the start and one for the end."""
+    stream = sys.stderr
+    if stream.isatty():
+        stream.write("\r\x1b[K" + ("" if state.over else state.text))
+    elif state.over:
+        stream.write(f"{state.label}: {state.done} of {state.total} in {state.seconds:.1f} s\n")
+    stream.flush()
