@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -14,7 +15,7 @@ from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.cpu import host as machine
 from tilebench.backends.cpu.emit import Emitted, emit
 from tilebench.backends.cpu.launch import WORKER_TYPE, aligned, run
-from tilebench.backends.cpu.shared import SharedTiles, apart
+from tilebench.backends.cpu.shared import Plan, SharedTiles, plan
 from tilebench.errors import LaunchError
 from tilebench.ir.expr import Expr, Var
 from tilebench.ir.simplify import bounds
@@ -36,6 +37,7 @@ class Native:
         self._loaded = loaded
         self._function = WORKER_TYPE(loaded.address("worker"))
         self._arenas: list[list[np.ndarray]] = []
+        self._plan: tuple[tuple[tuple[int, int], ...], Plan] | None = None
         self._lock = threading.Lock()
 
     @cached_property
@@ -56,7 +58,6 @@ class Native:
         """
         kernel = self.typed.kernel
         known: dict[Var | Buffer, int | float] = {**symbols}
-        tensors: dict[Buffer, tuple[int, TensorArgument]] = {}
         for param, argument in zip(kernel.params, arguments, strict=True):
             if isinstance(argument, TensorArgument):
                 pointer = argument.pointer
@@ -69,8 +70,6 @@ class Native:
                         fix="pass a CPU tensor",
                     )
                 known[param.value] = pointer
-                if isinstance(param.value, Buffer):
-                    tensors[param.value] = pointer, argument
             else:
                 known[param.value] = float(argument) if param.value.dtype.is_float else int(argument)
         ranges = {v: (int(n), int(n)) for v, n in known.items() if isinstance(v, Var) and v.dtype.is_int}
@@ -86,7 +85,7 @@ class Native:
         for var, extent in zip(kernel.blocks, grid, strict=True):
             ranges[var] = (0, extent - 1)
         arenas = self._take(threads)
-        tiles = SharedTiles(self.emitted.packs, ranges, grid, apart(tensors, self.emitted.written))
+        tiles = SharedTiles(self._plan_of(ranges, grid))
         try:
             values = [known[s] for s in self.emitted.slots]
             run(self.emitted, self._function, values, grid, arenas, tiles.slots)
@@ -94,6 +93,13 @@ class Native:
             tiles.release()
             with self._lock:
                 self._arenas.append(arenas)
+
+    def _plan_of(self, ranges: Mapping[Var, tuple[int, int]], grid: tuple[int, ...]) -> Plan:
+        """The plan of the packed tiles; that of the launch before where nothing has changed."""
+        key, found = tuple(ranges.values()), self._plan
+        if found is None or found[0] != key:
+            found = self._plan = key, plan(self.emitted.packs, ranges, math.prod(grid))
+        return found[1]
 
     def _take(self, count: int) -> list[np.ndarray]:
         with self._lock:

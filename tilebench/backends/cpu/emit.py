@@ -36,8 +36,7 @@ class Emitted:
     prints: tuple[Print, ...]
     slots: tuple[Buffer | Var, ...]
     arena_bytes: int
-    packs: tuple[Pack, ...] = ()
-    written: frozenset[Buffer] = frozenset()
+    packs: tuple[Pack, ...]
 
 
 def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
@@ -48,9 +47,8 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
     w.loops, w.prints, w.slots, w.staged = [], [], {}, {}
     w.functions, w.function_text, w.scratch_places = {}, [], {}
     w.kernel = kernel
-    changed = written(kernel)
     w.sides, w.packs, w.packed, w.steps = packable(kernel), [], {}, []
-    w.untouched = {p.value for p in kernel.params if isinstance(p.value, Buffer)} - changed
+    w.untouched = {p.value for p in kernel.params if isinstance(p.value, Buffer)} - written(kernel)
     w.width_of_host, w.tile_of_host = lanes, tile
     w.thread_var, w.threads = kernel.thread, kernel.thread_count
     w.spread, w.per_thread = spread_buffers(kernel, typed.per_thread)
@@ -75,9 +73,7 @@ def emit(typed: Typed, lanes: int, tile: tuple[int, int]) -> Emitted:
         w.finish()
     text, lines = _module(w, len(kernel.grid), FIRST + len(slots))
     prints = tuple(w.prints) if any(isinstance(n, Print) for n in walk(kernel.body)) else ()
-    return Emitted(
-        text, lines, tuple(w.sites), prints, tuple(slots), w.arena_bytes, tuple(w.packs), frozenset(changed)
-    )
+    return Emitted(text, lines, tuple(w.sites), prints, tuple(slots), w.arena_bytes, tuple(w.packs))
 
 
 def _arguments(w: Tiles, slots: list[Buffer | Var]) -> None:

@@ -5,8 +5,9 @@
     block (0, 1): copy(A[1, k]), copy(B[k, 0]), gemm        B[k, 0]: there already
 
 A panel is what one register tile reads: for each k, its rows of A (or columns of B) side by side. A tile of a
-tensor that no one writes during the launch is the same for all who ask for the same offsets, so the offsets
-are its key. The table of panels is sized at the launch, when all extents are known.
+tensor that the kernel does not write is the same for all who ask for the same offsets, so the offsets are its
+key (a call whose tensors share memory with a written one is refused before: kernel/alias.py). The table of
+panels is sized at the launch, when all extents are known.
 """
 
 from __future__ import annotations

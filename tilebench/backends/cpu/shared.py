@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilebench.backends.base import TensorArgument
 from tilebench.backends.cpu.launch import aligned
 from tilebench.backends.cpu.packs import SHARED_BYTES, Pack, table
 from tilebench.ir.expr import Var
 from tilebench.ir.simplify import Interval
-
-if TYPE_CHECKING:
-    from tilebench.ir.tile import Buffer
 
 KEPT_BYTES = 64 * 2**20
 """Most memory that stays for the next launch: fresh pages cost more than the packing."""
@@ -50,65 +46,53 @@ def spare() -> Spare:
     return Spare()
 
 
-class SharedTiles:
-    """Tables of all packs for one launch; `slots` is what the context says of them."""
+@dataclass(frozen=True)
+class Plan:
+    """What the packs of a launch need. slots: their i64 of the context, addresses counted from the start of
+    states and memory; at: where such a pair of addresses stands; states: tiles in all; bytes: of their
+    memory.
+    """
 
-    def __init__(
-        self,
-        packs: Sequence[Pack],
-        ranges: Mapping[Var, Interval],
-        grid: tuple[int, ...],
-        apart: set[Buffer],
-    ) -> None:
-        """ranges: of block variables, symbols and integer arguments; apart: the tensors that no write of this
-        launch can reach.
-        """
-        blocks = int(np.prod(grid, dtype=np.int64))
-        self.slots: list[int] = []
-        self._memory: np.ndarray | None = None
-        left, size, counts = SHARED_BYTES, 0, 0
-        tables = [table(p, ranges, blocks) if p.source in apart else None for p in packs]
-        places: list[tuple[int, int] | None] = []
-        for pack, found in zip(packs, tables, strict=True):
-            if found is None or found.count * pack.bytes > left:
-                places.append(None)
-                continue
-            places.append((counts, size))
-            left -= found.count * pack.bytes
-            size += found.count * pack.bytes
-            counts += found.count
-        self._states = np.zeros(counts, np.int32)
-        if size:
-            self._memory = spare().take(size)
-        for pack, found, place in zip(packs, tables, places, strict=True):
-            if found is None or place is None or self._memory is None:
-                self.slots += [0] * (2 + 2 * len(pack.keys))
-                continue
-            self.slots += [self._states.ctypes.data + 4 * place[0], self._memory.ctypes.data + place[1]]
-            for low, factor in zip(found.lows, found.factors, strict=True):
-                self.slots += [low, factor]
+    slots: tuple[int, ...]
+    at: tuple[int, ...]
+    states: int
+    bytes: int
+
+
+def plan(packs: Sequence[Pack], ranges: Mapping[Var, Interval], blocks: int) -> Plan:
+    """ranges: of block variables, symbols and integer arguments; blocks: of the grid."""
+    slots: list[int] = []
+    at: list[int] = []
+    states = size = 0
+    for pack in packs:
+        found = table(pack, ranges, blocks)
+        if found is None or size + found.count * pack.bytes > SHARED_BYTES:
+            slots += [0] * (2 + 2 * len(pack.keys))
+            continue
+        at.append(len(slots))
+        slots += [4 * states, size]
+        for low, factor in zip(found.lows, found.factors, strict=True):
+            slots += [low, factor]
+        states += found.count
+        size += found.count * pack.bytes
+    return Plan(tuple(slots), tuple(at), states, size)
+
+
+class SharedTiles:
+    """The memory of a plan for one launch; `slots` is what the context says of it."""
+
+    def __init__(self, made: Plan) -> None:
+        self.slots = list(made.slots)
+        self._states = np.zeros(made.states, np.int32)
+        self._memory = spare().take(made.bytes) if made.bytes else None
+        if self._memory is not None:
+            states, memory = self._states.ctypes.data, self._memory.ctypes.data
+            for number in made.at:
+                self.slots[number] += states
+                self.slots[number + 1] += memory
 
     def release(self) -> None:
         """Give the memory back after the launch."""
         if self._memory is not None:
             spare().give(self._memory)
             self._memory = None
-
-
-def apart(tensors: Mapping[Buffer, tuple[int, TensorArgument]], written: frozenset[Buffer]) -> set[Buffer]:
-    """The tensors that share no memory with one that is written. tensors: address and argument of each."""
-    spans = {b: _span(b, *found) for b, found in tensors.items()}
-    changed = [spans[b] for b in written if b in spans]
-    return {
-        b
-        for b, (low, high) in spans.items()
-        if not any(low < stop and start < high for start, stop in changed)
-    }
-
-
-def _span(buffer: Buffer, pointer: int, tensor: TensorArgument) -> Interval:
-    steps = [s * (n - 1) for s, n in zip(tensor.strides, tensor.shape, strict=True)]
-    if 0 in tensor.shape:
-        return pointer, pointer
-    low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-    return pointer + low * buffer.dtype.bytes, pointer + (high + 1) * buffer.dtype.bytes
