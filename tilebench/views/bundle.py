@@ -76,5 +76,5 @@ def bundle(entry: str = ENTRY, folder: Path = STATIC) -> str:
 
 @cache
 def styles() -> str:
-    """The style sheet of the board."""
-    return (STATIC / "board.css").read_text(encoding="utf-8")
+    """The style sheets: the board's, then those of single views."""
+    return "".join((STATIC / name).read_text(encoding="utf-8") for name in ("board.css", "step.css"))

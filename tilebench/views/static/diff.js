@@ -53,7 +53,7 @@ function one(el, d, act, shape, state) {
     act.pin(sel, add);
     empty(writer);
     const block = w.block ?? (known?.block?.length ? known.block : null);
-    const parts = [block ? `block (${block.join(", ")})` : "", sel.thread !== undefined ? `thread ${sel.thread} (warp ${sel.thread >> 5}, lane ${sel.thread & 31})${sel.reg !== undefined ? `, register ${sel.reg}${w.from ? ` of ${w.from}` : ""}` : ""}` : "", sel.line ? `line ${sel.line}` : "", sel.instr ?? ""].filter(Boolean);
+    const parts = [block ? `block (${block.join(", ")})` : "", sel.thread !== undefined ? `thread ${sel.thread} (warp ${sel.thread >> 5}, lane ${sel.thread & 31})${sel.reg !== undefined ? `, register ${sel.reg}${w.from ? ` of ${w.from}` : ""}` : ""}` : "", sel.line ? `line ${sel.line}` : "", sel.instr ? `instruction ${sel.instr}` : ""].filter(Boolean);
     writer.append(`${d.output}[${coord.join(", ")}] is written by ${parts.join("; ") || "nobody that is known"} `);
     const recorded = (report.traces ?? []).filter((t) => t.buffers.some((b) => b.name === d.output && b.shape.length));
     const has = recorded.some((t) => !block || t.block.every((x, i) => x === block[i]));

@@ -200,7 +200,8 @@ function one(el, m, state, act) {
     const last = chain[chain.length - 1];
     const f = scene.faces[last.buffer], where = f.element ? f.element.indexOf(last.element) : last.element;
     kept = own.kept = { buffer: last.buffer, cell: where };
-    goal = `${chain.map((c) => { const g = scene.faces[c.buffer]; return `${cellName(c.buffer, g.element ? g.element.indexOf(c.element) : c.element)} ← step ${m.number(c.step) + 1}, line ${site(c.step).line}`; }).join(", from ")}`;
+    const held = where >= 0 ? holderOf(report, m.buffers[last.buffer], last.element) : null, op = site(last.step).op ? report.ops.find((o) => o.id === site(last.step).op) : null;
+    goal = `${chain.map((c) => { const g = scene.faces[c.buffer]; return `${cellName(c.buffer, g.element ? g.element.indexOf(c.element) : c.element)} ← step ${m.number(c.step) + 1}, line ${site(c.step).line}`; }).join(", from ")}${held ? `; thread ${held.thread} (warp ${held.thread >> 5}), register ${held.reg}` : ""}${op?.instruction ? `; instruction ${op.instruction}` : ""}`;
     go(last.step);
     goal = "";
   }
@@ -276,8 +277,8 @@ function one(el, m, state, act) {
       side.append(h("table", { class: "tb-table tb-watch" }, h("caption", {}, strips.length ? `row ${row}${chosen ? "" : " (hover a tile for another)"}` : "values"),
         h("thead", {}, h("tr", {}, ...["", "before", "now", "over the steps"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, ...rows)));
     }
-    if (chosen && !look) side.append(whoWrote(chosen.buffer, chosen.cell, k));
     side.append(adder);
+    if (chosen && !look) side.append(whoWrote(chosen.buffer, chosen.cell, k));
   }
 
   function line(name, before, now, curve, blank, remove) {
@@ -361,7 +362,7 @@ function one(el, m, state, act) {
     const list = bands(m), few = list.length <= 64;
     const buttons = list.map((b) => {
       const name = b.iteration === null ? "" : `${m.outer} ${b.iteration}`;
-      const made = h("button", { type: "button", tabindex: -1, class: b.iteration === null ? "tb-band tb-outside" : "tb-band", title: `${name || "outside the loop"}: steps ${m.number(b.from) + 1} to ${m.number(b.to) + 1}`, "aria-label": `${name || "outside the loop"}, step ${m.number(b.from) + 1}`, style: { "flex-grow": b.to - b.from + 1 }, on: { click: () => go(b.from) } }, few ? name : "");
+      const made = h("button", { type: "button", tabindex: -1, class: b.iteration === null ? "tb-iter tb-outside" : "tb-iter", title: `${name || "outside the loop"}: steps ${m.number(b.from) + 1} to ${m.number(b.to) + 1}`, "aria-label": `${name || "outside the loop"}, step ${m.number(b.from) + 1}`, style: { "flex-grow": b.to - b.from + 1 }, on: { click: () => go(b.from) } }, few ? name : "");
       return made;
     });
     const W = 1000, ticks = h("svg", { class: "tb-ticks", viewBox: `0 0 ${W} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -373,7 +374,7 @@ function one(el, m, state, act) {
     });
     const here = h("rect", { x: 0, y: 0, width: 3, height: 10, class: "tb-tick-here" });
     ticks.append(here);
-    const box = h("div", { class: "tb-track" }, h("div", { class: "tb-bands" }, ...buttons), ticks);
+    const box = h("div", { class: "tb-track" }, h("div", { class: "tb-iters" }, ...buttons), ticks);
     return {
       el: box,
       show(k) {
@@ -390,7 +391,7 @@ function one(el, m, state, act) {
     const dent = hit.length ? Math.min(...hit.map((t) => t.length - t.trimStart().length)) : 0;
     const nodes = lines.map((t, i) => {
       const n = report.first_line + i, own_ = counts.get(n);
-      const cut = t.slice(0, dent).trim() === "" ? t.slice(dent) : t;
+      const cut = t.slice(Math.min(dent, t.length - t.trimStart().length));
       const node = h("div", { class: own_ ? "tb-line tb-linked" : "tb-line" }, h("span", { class: "tb-no" }, n), h("span", { class: "tb-text" }, cut || " "));
       if (own_) { node.title = `${own_} ${own_ === 1 ? "step" : "steps"}: a click goes to the next one`; node.addEventListener("click", (event) => { lineStep(n, event.shiftKey ? -1 : 1); mine = true; act.pin({ line: n, step: at() }); mine = false; }); }
       return node;
