@@ -139,6 +139,10 @@ CODES: dict[str, str] = {
     "TB433": "Threads wait for each other without end.",
     "TB434": "An instruction of a whole warp that only part of the warp runs.",
     "TB435": "A loop that does not end.",
+    "TB436": "The async proxy reads what a thread wrote, with no proxy fence between.",
+    "TB437": "An mbarrier is used against its protocol.",
+    "TB438": "Registers of a product are used while it is under way.",
+    "TB439": "A product uses registers with no fence after their last use.",
     # limits of a target
     "TB501": "There is no such target.",
     "TB502": "There is no code for this GPU.",
@@ -156,6 +160,7 @@ CODES: dict[str, str] = {
     "TB533": "A negative number of blocks along an axis of the grid.",
     "TB534": "A grid with too many blocks along an axis.",
     "TB535": "Clusters of blocks are not supported.",
+    "TB536": "The registers that warpgroups ask for are not what a launch gives.",
     "TB541": "On the CPU an exchange stands where threads do not come together.",
     "TB542": "On the CPU a loop that threads leave one by one holds a step of the whole block.",
     "TB543": "On the CPU a step of the whole block uses a value that differs between threads.",
