@@ -1,15 +1,15 @@
 """Barriers between warps: who has arrived, when it opens, and what stands still when it cannot.
 
-A role is a generator; it yields the barrier it waits for. A barrier opens when as many threads as it counts
+A role is a generator; it yields what it waits for (`Waiting`: such a barrier, the phase of an mbarrier, registers). A barrier opens when as many threads as it counts
 have arrived. When no generator can go on, the block is deadlocked and the finding names the waiting threads
 and lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,29 @@ if TYPE_CHECKING:
 
 class StopBlock(Exception):
     """The block cannot go on: a finding says why."""
+
+
+class Waiting(Protocol):
+    """What a role waits for."""
+
+    @property
+    def open(self) -> bool:
+        """The role may go on."""
+        ...
+
+    @property
+    def places(self) -> Sequence[Loc | None]:
+        """Where the threads wait, and where others should do something."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """The way out of a deadlock."""
+        ...
+
+    def explain(self) -> str:
+        """What is missing: how "role 'all' ..." goes on."""
+        ...
 
 
 @dataclass(eq=False)
@@ -35,10 +58,20 @@ class Meeting:
     arrived: int = 0
     open: bool = False
 
+    @property
+    def hint(self) -> str:
+        """The way out of a deadlock."""
+        return "every barrier needs as many threads as it counts: check the branch around it and its thread count"
+
+    def explain(self) -> str:
+        """What is missing."""
+        at = _line(self.places[-1])
+        return f"waits at {at} for barrier {self.id}: {self.arrived} of {self.count} threads are there"
+
 
 def barrier(
     rs: Role, id: int, threads: int | None, mask: Any, at: Loc | None, predicate: Any = None
-) -> Generator[Meeting, None, np.ndarray]:
+) -> Generator[Waiting, None, np.ndarray]:
     """bar.sync: wait for `threads` (None: the whole block).
 
     Gives every thread's predicate (of this meeting).
@@ -98,16 +131,16 @@ def _warps_of(rs: Role, active: np.ndarray | None, id: int, count: int, at: Loc 
     return rs.warps[whole.any(axis=1)]
 
 
-def report_deadlock(block: Block, waiting: list[tuple[Role, Meeting]]) -> None:
-    """No role can go on."""
-    parts = [
-        f"role {rs.name!r} waits at {_line(m.places[-1])} for barrier {m.id}: "
-        f"{m.arrived} of {m.count} threads are there"
-        for rs, m in waiting
-    ]
+def report_deadlock(block: Block, waiting: Sequence[tuple[Role, Waiting]], over: Sequence[str] = ()) -> None:
+    """No role can go on; over: roles that have ended."""
+    parts = [f"role {rs.name!r} {what.explain()}" for rs, what in waiting]
+    if over and any(not isinstance(what, Meeting) for _, what in waiting):
+        parts.append(f"{', '.join(map(repr, over))} {'has' if len(over) == 1 else 'have'} ended")
+    places = [what.places[-1] if isinstance(what, Meeting) else what.places[0] for _, what in waiting]
+    others = [at for _, what in waiting if not isinstance(what, Meeting) for at in what.places[1:]]
     _stop(
-        block, "deadlock", "deadlock: " + "; ".join(parts), tuple(m.places[-1] for _, m in waiting),
-        "every barrier needs as many threads as it counts: check the branch around it and its thread count",
+        block, "deadlock", "deadlock: " + "; ".join(parts), tuple(dict.fromkeys((*places, *others))),
+        waiting[0][1].hint,
     )  # fmt: skip
 
 

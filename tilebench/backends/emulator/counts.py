@@ -1,8 +1,8 @@
 """What accesses cost, from their real addresses: bank conflicts of shared memory, sectors of global memory.
 
 Shared memory has 32 banks of 4 bytes. A warp's access of up to 4 bytes a lane is one phase of 32 lanes; of 8
-bytes two phases of 16; of 16 bytes four phases of 8; ldmatrix takes one phase per 8x8 matrix (8 rows of 16
-bytes). A phase takes as many cycles ("ways") as the most loaded bank has distinct words; lanes on the same
+bytes two phases of 16; of 16 bytes four phases of 8; ldmatrix and stmatrix take one phase per 8x8 matrix (8
+rows of 16 bytes). Bulk copies and warpgroup products are counted with the bytes they move. A phase takes as many cycles ("ways") as the most loaded bank has distinct words; lanes on the same
 word share it. Global memory is moved in sectors of 32 bytes. Sources: CUDA C++ Programming Guide, "Shared
 Memory" of compute capability 5.x and later; NVIDIA forum's and Nsight Compute's description of wavefronts for
 wide accesses.
@@ -17,7 +17,19 @@ import numpy as np
 
 from tilebench.errors import Loc
 
-AccessKind = Literal["load", "store", "copy-in", "copy-out", "cp.async", "ldmatrix", "atomic"]
+AccessKind = Literal[
+    "load",
+    "store",
+    "copy-in",
+    "copy-out",
+    "cp.async",
+    "ldmatrix",
+    "stmatrix",
+    "atomic",
+    "bulk-load",
+    "bulk-store",
+    "wgmma",
+]
 _CACHE_ENTRIES = 64
 
 
@@ -42,7 +54,11 @@ class AccessCount:
 
 @dataclass(frozen=True)
 class AccessCounts:
-    """All access statements, and instructions by kind (warp-level: one mma is one per warp)."""
+    """All access statements, and instructions by kind.
+
+    Warp-level (an mma is one for each warp) but for those of a warpgroup (wgmma: one for each k step) and of a
+    thread (bulk copies, mbarrier arrivals).
+    """
 
     accesses: tuple[AccessCount, ...] = ()
     instructions: dict[str, int] = field(default_factory=dict[str, int])
@@ -120,6 +136,12 @@ class Tally:
         self.ways_worst = max(self.ways_worst, ways_worst)
         self.sectors += sectors
         self.active_lanes += lanes
+
+    def copied(self, count: int) -> None:
+        """Count one asynchronous copy or read of `count` bytes."""
+        self.requests += 1
+        self.active_lanes += 1
+        self.sectors += -(-count // 32)
 
 
 def _measure(

@@ -82,6 +82,7 @@ class Emitter:
         self.constant_names: dict[Any, str] = {}
         self.sites: list[Site] = []
         self.registers: dict[Memory, int] = {}
+        self.in_flight: frozenset[Memory] = frozenset()  # register arrays that products use
         self.mask: Value | None = None
         self.axis_count = 0
         self.at: Loc | None = None
@@ -477,26 +478,46 @@ class Emitter:
             return RegisterIndex(self.pure(f"{v.code}[..., 0]", v).code, "None", v.axes)
         return RegisterIndex(v.code, "None", frozenset())
 
-    def check_written(self, memory: Memory, index: RegisterIndex, count: int) -> None:
-        """Code that reports registers read before they were written."""
+    def check_written(
+        self, memory: Memory, index: RegisterIndex, count: int, *, product: bool = False, condition: str = ""
+    ) -> None:
+        """Code that reports registers read before they were written.
+
+        product: by an asynchronous product, not by threads; condition: only where it holds.
+        """
         if self.checks:
             n = self.register_number(memory)
             where = f"{index.code}, {index.columns}, {count}, {self.mask_code}, {self.constant(self.at)}"
-            self.put(f"if not V{n}.complete: rs.missing(V{n}, {self.constant(memory)}, {where})")
+            more = f" and {condition}" if condition else ""
+            self.put(f"if not V{n}.complete{more}: rs.missing(V{n}, {self.constant(memory)}, {where})")
+            if memory in self.in_flight and not product:
+                self.put(f"F{n}.read({index.code}, {count}, {self.constant(self.at)})")
 
-    def note_written(self, memory: Memory, index: RegisterIndex, count: int) -> None:
-        """Code that notes a write of registers."""
+    def note_written(
+        self, memory: Memory, index: RegisterIndex, count: int, *, product: bool = False
+    ) -> None:
+        """Code that notes a write of registers (product: by an asynchronous product)."""
         if self.checks:
             n = self.register_number(memory)
             self.put(
                 f"if not V{n}.complete: V{n}.wrote({index.code}, {index.columns}, {count}, {self.mask_code})"
             )
+            if memory in self.in_flight and not product:
+                self.put(f"F{n}.write({index.code}, {count}, {self.constant(self.at)})")
+
+    def flight(self, memory: Memory) -> str:
+        """The state of a register array that asynchronous products use."""
+        return f"F{self.register_number(memory)}" if self.checks else "None"
+
+    def access(self, memory: Memory, lanes: int, kind: AccessKind, at: Loc | None = None) -> Site:
+        """A new access statement."""
+        site = Site(len(self.sites), self.places[memory], lanes, kind, at or self.at)
+        self.sites.append(site)
+        return site
 
     def site(self, memory: Memory, lanes: int, kind: AccessKind, at: Loc | None = None) -> str:
         """A new access statement; its name."""
-        site = Site(len(self.sites), self.places[memory], lanes, kind, at or self.at)
-        self.sites.append(site)
-        return self.constant(site)
+        return self.constant(self.access(memory, lanes, kind, at))
 
 
 def _memory(e: Load) -> Memory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilebench.ir.expr import Call, Expr, Load, int_value, same
+from tilebench.ir.hopper import THREAD_STATEMENTS, StMatrix
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.thread import (
@@ -50,7 +51,10 @@ def loop_weight(s: Stmt) -> int:
             return 1
 
 
-_ALONE = (While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsyncWait)
+_ALONE = (
+    While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsyncWait,
+    *(kind for kind in THREAD_STATEMENTS if kind is not StMatrix),
+)  # fmt: skip
 
 
 def runs_as_one(s: For) -> bool:
@@ -97,7 +101,7 @@ def _register_reads(node: Any) -> list[tuple[Memory, Expr]]:
     match node:
         case Load() if isinstance(node.buffer, Memory) and node.buffer.space == "register":
             return [(node.buffer, node.indices[0])]
-        case VectorCopy() if node.source.space == "register":
+        case VectorCopy() | StMatrix() if node.source.space == "register":
             return [(node.source, node.source_index)]
         case Mma():
             return [(node.d, node.d_index), (node.a, node.a_index), (node.b, node.b_index)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,18 @@ from tilebench.backends.emulator.barriers import Meeting, StopBlock
 from tilebench.backends.emulator.counts import Tally
 from tilebench.backends.emulator.findings import Findings, line
 from tilebench.backends.emulator.names import Names
-from tilebench.backends.emulator.race import Clock, Conflict, GlobalShadow, Shadow
+from tilebench.backends.emulator.order import Clock, Columns
+from tilebench.backends.emulator.race import Conflict, GlobalShadow, Shadow, Stale
+from tilebench.backends.emulator.warpgroup import RegisterPool, entry_registers
 
 if TYPE_CHECKING:
+    from tilebench.backends.emulator.bulk import MapView
+    from tilebench.backends.emulator.mbarriers import MBarrier
     from tilebench.backends.emulator.memory import Site
     from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
+    from tilebench.ir.expr import Var
+    from tilebench.ir.hopper import TensorMap
     from tilebench.ir.thread import Memory, Program
 
 
@@ -42,8 +48,13 @@ class Machine:
     reverse_lanes: bool = False
     tallies: dict[int, Tally] = field(default_factory=dict[int, Tally])
     executed: list[int] = field(default_factory=list[int])
+    slots: Mapping[Memory, int] = field(default_factory=dict["Memory", int])
+    values: Mapping[Var, Any] = field(default_factory=dict["Var", Any])
+    maps: dict[TensorMap, MapView] = field(default_factory=dict["TensorMap", "MapView"])
+    columns: Columns | None = None
     barriers: int = 0
     printed: list[str] = field(default_factory=list[str])
+    recorder: Any = None  # record.ThreadRecorder, told of every write
 
     def global_race(self, site: int, conflict: Conflict) -> None:
         """Two blocks, or two threads of one, on one element of global memory."""
@@ -110,11 +121,15 @@ class Block:
         )
         self.shared = np.full(-(-max(program.shared_bytes, end, 16) // 16) * 16, 0xA5, dtype=np.uint8)
         self.views: dict[np.dtype[Any], np.ndarray] = {}
-        self.clock = Clock(-(-program.threads // 32))
+        self.clock = Clock(-(-program.threads // 32), machine.columns)
         self.shadow = Shadow(
             max(1, machine.shared_granules), self.clock, self.shared_race, self.uninitialised
         )
         self.meetings: dict[int, Meeting] = {}
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.pool = RegisterPool(
+            entry_registers(program.threads, max(1, int(program.facts.get("min_blocks", 1) or 1)))
+        )
         self.barriers = 0
 
     @property
@@ -154,6 +169,18 @@ class Block:
             ("reads" if conflict.kind == "WAR" else "writes"),
             ("reads" if conflict.kind.startswith("RAW") else "writes"),
         )
+        if max(t0, t1) >= 32 * self.clock.warps:
+            text, hint = async_conflict(self.clock.columns, f"{element}{alias}", conflict, earlier, later)
+            machine.findings.add(
+                key,
+                "async-race",
+                "error",
+                f"{text} (block {self.name})",
+                (earlier.at, later.at),
+                hint,
+                "TB432",
+            )
+            return
         where = f"{element}{alias}: thread {t0} {verb0} it at {line(earlier.at)}"
         where += f" and thread {t1} {verb1} it at {line(later.at)}"
         if conflict.kind.endswith("async"):
@@ -180,6 +207,34 @@ class Block:
             key, "race", "warning" if same else "error", text, (earlier.at, later.at), hint, code
         )
 
+    def unfenced(self, site: int, stale: Stale) -> None:
+        """A write by a thread that the async proxy need not see when it gets there."""
+        machine = self.machine
+        later, earlier = machine.sites[site], machine.sites[stale.site]
+        key = ("proxy-fence", later.place.name, *_pair(earlier, later))
+        if machine.findings.known(*key):
+            return
+        verb = "overwrites it" if later.kind == "bulk-load" else "reads it"
+        text = f"{self._element(later, stale.granule)}: thread {stale.thread} writes it at {line(earlier.at)} and"
+        text += (
+            f" {agent_of(later)} {verb}, with no fence.proxy.async of that thread between (block {self.name})"
+        )
+        machine.findings.add(
+            key, "proxy-fence", "error", text, (earlier.at, later.at),
+            f"put fence.proxy.async after {line(earlier.at)}, in every thread that writes, and then a barrier",
+            "TB436",
+        )  # fmt: skip
+
+    def store_left(self, at: Loc | None) -> None:
+        """A bulk store that nobody waited for."""
+        key = ("bulk-left", at)
+        if not self.machine.findings.known(*key):
+            text = f"the bulk store of {line(at)} is not waited for before its role ends (block {self.name})"
+            self.machine.findings.add(
+                key, "async-race", "error", text, (at,),
+                "commit the group and wait for it: shared memory is gone when the block is", "TB432",
+            )  # fmt: skip
+
     def uninitialised(self, site: int, granule: int, thread: int) -> None:
         """A read of shared memory that nobody wrote."""
         s = self.machine.sites[site]
@@ -187,7 +242,8 @@ class Block:
         if self.machine.findings.known(*key):
             return
         text = f"{self._element(s, granule)} is read at {line(s.at)} before anything was written there"
-        text += f" (block {self.name}, thread {thread})"
+        who = f"thread {thread}" if thread < 32 * self.clock.warps else agent_of(s)
+        text += f" (block {self.name}, {who})"
         self.machine.findings.add(
             key, "uninitialised", "error", text, (s.at,), f"fill or copy into {s.place.name} first", "TB274"
         )
@@ -295,6 +351,43 @@ class Block:
             text = f"assertion failed at {line(at)}: {message} (block {self.name}, thread {thread})"
             self.machine.findings.add(key, "assert", "error", text, (at,), code="TB275")
         raise StopBlock(message)
+
+
+def agent_of(site: Site) -> str:
+    """What runs beside the threads for a statement: 'the product of line 12'."""
+    name = {"bulk-load": "bulk load", "bulk-store": "bulk store", "wgmma": "product"}[site.kind]
+    return f"the {name} of {line(site.at)}"
+
+
+def async_conflict(
+    columns: Columns, element: str, conflict: Conflict, earlier: Site, later: Site
+) -> tuple[str, str]:
+    """A race with what runs beside the threads: what happens, and the way out."""
+    limit = 32 * columns.warps
+
+    def who(thread: int, site: Site) -> str:
+        return f"thread {thread} ({line(site.at)})" if thread < limit else agent_of(site)
+
+    first, second = who(conflict.earlier_thread, earlier), who(conflict.later_thread, later)
+    if conflict.kind.startswith("RAW"):
+        text = f"{element}: {second} reads it while {first} may still write it"
+    elif conflict.kind == "WAR":
+        text = f"{element}: {second} overwrites it while {first} may still read it"
+    else:
+        text = f"{element}: {second} overwrites it while {first} may still write it"
+    if conflict.earlier_thread < limit:
+        return (
+            text,
+            f"let the threads of {line(earlier.at)} meet {second} at a barrier, or arrive where it waits",
+        )
+    if earlier.kind == "bulk-load":
+        return text, f"wait for the phase of the mbarrier that {first} reports to, before {line(later.at)}"
+    if earlier.kind == "bulk-store":
+        return (
+            text,
+            f"wait for the group of {first} (.read is enough), then a barrier, before {line(later.at)}",
+        )
+    return text, f"wait for the group of {first}, then arrive at a barrier that {second} waits for"
 
 
 def _pair(earlier: Site, later: Site) -> tuple[object, object]:

@@ -19,6 +19,7 @@ from tilebench.backends.emulator.registers import extent, spread
 from tilebench.ir.dtype import DType, decode, encode
 
 if TYPE_CHECKING:
+    from tilebench.backends.emulator.machine import Block
     from tilebench.backends.emulator.role import Role
     from tilebench.errors import Loc
     from tilebench.ir.thread import Memory
@@ -110,6 +111,11 @@ class Site:
         index, mask = self.check(rs, spread(index, shape), mask, write=True, values=stored)
         self._put(rs, index[..., None] + np.arange(self.lanes), stored, mask)
 
+    def put_raw(self, rs: Role, index: Any, stored: np.ndarray, mask: Any) -> None:
+        """Write rows in storage form, [loops..., threads, lanes]."""
+        index, mask = self.check(rs, spread(index, stored.shape[:-1]), mask, write=True, values=stored)
+        self._put(rs, index[..., None] + np.arange(self.lanes), stored, mask)
+
     def atomic(self, rs: Role, op: str, index: Any, value: Any, mask: Any, want_old: bool) -> Any:
         """memory[index] op= value, thread after thread; the old values [threads] when wanted."""
         shape = extent(rs.threads, index, value, mask)
@@ -118,6 +124,8 @@ class Site:
         where = index + self._origin(rs)
         on = np.ones(shape, dtype=bool) if mask is None else spread(mask, shape)
         memory = self._elements(rs)
+        if rs.block.machine.recorder is not None:
+            rs.block.machine.recorder.touched(self.place, index[on])
         order = slice(None, None, -1) if rs.block.machine.reverse_lanes else slice(None)
         places, operands = where[on][order], value[on][order]
         vector = {
@@ -177,6 +185,8 @@ class Site:
         elif rs.block.machine.reverse_lanes:
             index, stored = index[::-1], stored[::-1]
         memory[index] = stored
+        if rs.block.machine.recorder is not None:
+            rs.block.machine.recorder.touched(self.place, index - self._origin(rs))
 
     # -------------------------------------------------------------- checks
 
@@ -271,7 +281,11 @@ class Site:
 
     def tally(self, rs: Role) -> Tally:
         """The running counts of this statement."""
-        tallies: dict[int, Tally] = rs.block.machine.tallies
+        return self.tally_of(rs.block)
+
+    def tally_of(self, block: Block) -> Tally:
+        """The running counts of this statement."""
+        tallies = block.machine.tallies
         found = tallies.get(self.number)
         if found is None:
             found = tallies[self.number] = Tally()

@@ -1,11 +1,9 @@
 """Shadow memory: who last wrote and read each granule, and whether a new access is ordered after it.
 
-Time is counted per warp: `seg[w]` goes up at every barrier (and __syncwarp) of warp w. `unsafe[w, v]` is the
-first segment of warp v that warp w is *not* ordered after. A barrier of warps P sets unsafe[w] for w in P to
-the maximum over P, each p's own entry being seg[p] + 1: what p did before the barrier is now ordered before
-what w does after it. An access of segment s by a thread of warp v races with one by another thread of warp w
-when s >= unsafe[w, v] and one of the two writes. An asynchronous copy writes with segment PENDING until its
-thread has waited for it: unsafe to everyone.
+`order.py` says what is known to be over. An access of segment s by a thread of warp v races with one by
+another thread of warp w when s >= unsafe[w, v] and one of the two writes. A cp.async writes with segment
+PENDING until its thread has waited for it: unsafe to everyone. What runs beside the threads (bulk copies,
+products) is a thread numbered 32 * column.
 """
 
 from __future__ import annotations
@@ -15,37 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilebench.backends.emulator.order import Clock, Order
+
 PENDING = np.int32(2**30)
-
-
-class Clock:
-    """The order that barriers have made between the warps of one block."""
-
-    def __init__(self, warps: int) -> None:
-        self.warps = warps
-        self.unsafe = np.ones((warps, warps), dtype=np.int32)
-        self.seg = np.ones(warps, dtype=np.int32)
-        self.lowest = 1
-
-    def join(self, warps: np.ndarray) -> None:
-        """A barrier of these warps."""
-        if len(warps) == self.warps:
-            known = self.unsafe.max(axis=0)
-            self.seg += 1
-            np.maximum(known, self.seg, out=known)
-            self.unsafe[:] = known
-        else:
-            ends = self.unsafe[warps].copy()
-            ends[np.arange(len(warps)), warps] = self.seg[warps] + 1
-            self.unsafe[warps] = ends.max(axis=0)
-            self.seg[warps] += 1
-        self.lowest = int(self.unsafe.min())
-
-    def split(self, warps: np.ndarray) -> None:
-        """__syncwarp: lanes of each of these warps are ordered among themselves."""
-        self.seg[warps] += 1
-        self.unsafe[warps, warps] = self.seg[warps]
-        self.lowest = int(self.unsafe.min())
 
 
 class Conflict(NamedTuple):
@@ -58,6 +28,15 @@ class Conflict(NamedTuple):
     kind: str  # 'RAW' | 'WAR' | 'WAW' | 'RAW-async' | 'WAW-async' | 'WAW-same'
 
 
+class Stale(NamedTuple):
+    """A write by a thread that the async proxy need not see: the granule, the thread, the statement."""
+
+    granule: int
+    thread: int
+    site: int
+
+
+Granules = slice | np.ndarray
 Report = Callable[[int, Conflict], None]
 Uninitialised = Callable[[int, int, int], None]
 
@@ -69,7 +48,7 @@ class Shadow:
     """
 
     def __init__(self, granules: int, clock: Clock, race: Report, uninitialised: Uninitialised) -> None:
-        w = clock.warps
+        w = self.readers = clock.columns.readers
         self.clock, self.race, self.uninitialised = clock, race, uninitialised
         self.w_thread = np.zeros(granules, dtype=np.int32)
         self.w_seg = np.zeros(granules, dtype=np.int32)
@@ -91,14 +70,16 @@ class Shadow:
         if written.max() >= clock.lowest:
             writer = self.w_thread[g]
             bad = (written >= clock.unsafe[w, writer >> 5]) & ((writer != t) | (written == PENDING))
+            if clock.wide and bad.any():
+                bad = clock.excuse(bad, writer, written, t)
             if bad.any():
                 i = _telling(bad, writer, t)
                 kind = "RAW-async" if written[i] == PENDING else "RAW"
                 self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
-        gw = g * clock.warps + w
+        gw = g * self.readers + w
         now = clock.seg[w]
         old = self.r_thread[gw]
-        same = self.r_seg[gw] == now
+        same = self.r_seg[gw] >= clock.unsafe[w, w]  # since the lanes last met
         self.r_thread[gw] = t
         self.r_seg[gw] = now
         self.r_site[gw] = site
@@ -125,17 +106,21 @@ class Shadow:
             bad = (written >= clock.unsafe[w, writer >> 5]) & ((writer != t) | (written == PENDING))
             if atomic:
                 bad &= ~self.w_atomic[g]
+            if clock.wide and bad.any():
+                bad = clock.excuse(bad, writer, written, t)
             if bad.any():
                 i = _telling(bad, writer, t)
                 kind = "WAW-async" if written[i] == PENDING else "WAW"
                 self.race(site, Conflict(int(g[i]), int(writer[i]), int(self.w_site[g[i]]), int(t[i]), kind))
-        rows = g[:, None] * clock.warps + np.arange(clock.warps)
+        rows = g[:, None] * self.readers + np.arange(self.readers)
         reads = self.r_seg[rows]
         if reads.max() >= clock.lowest:
-            bad2 = (reads >= clock.unsafe[w]) & (reads > 0)
+            bad2 = (reads >= clock.unsafe[w, : self.readers]) & (reads > 0)
             own = rows[np.arange(len(g)), w]
-            other_lane = (self.r_thread[own] != t) | (self.r_several[own] >= clock.seg[w])
+            other_lane = (self.r_thread[own] != t) | (self.r_several[own] >= clock.unsafe[w, w])
             bad2[np.arange(len(g)), w] &= other_lane
+            if clock.wide and bad2.any():
+                self._excuse_readers(bad2, rows, t)
             if bad2.any():
                 far = bad2.copy()
                 far[np.arange(len(g)), w] = False  # a reader of another warp says more
@@ -156,6 +141,90 @@ class Shadow:
         self.w_seg[g] = PENDING if pending else clock.seg[w]
         self.w_site[g] = site
         self.w_atomic[g] = atomic
+
+    def _excuse_readers(self, bad: np.ndarray, rows: np.ndarray, t: np.ndarray) -> None:
+        """Take out of `bad` [granules, readers] what single threads know or told."""
+        i, v = np.nonzero(bad)
+        at, own = rows[i, v], np.minimum(v, self.clock.warps - 1)
+        several = self.r_several[at] >= self.clock.unsafe[own, own]
+        everything = np.ones(len(i), dtype=bool)
+        bad[i, v] = self.clock.excuse(everything, self.r_thread[at], self.r_seg[at], t[i], several)
+
+    # -------------------------------------------------------------- what runs beside the threads
+
+    def async_read(
+        self, g: Granules, order: Order, thread: int, column: int, seg: int, site: int, agent: int
+    ) -> Stale | None:
+        """The async proxy (`column`, its segment `seg`) reads granules; `thread` (or -1) issued it knowing `order`.
+
+        agent: the number that it goes by. Gives writes that are in order but not fenced, if there are any.
+        """
+        written, writer = self.w_seg[g], self.w_thread[g]
+        if not written.all():
+            first = int(np.flatnonzero(written == 0)[0])
+            self.uninitialised(site, _granule(g, first), agent)
+        stale = self._after_writes(g, written, writer, order, thread, site, agent, "RAW")
+        self.r_seg.reshape(-1, self.readers)[g, column] = seg
+        self.r_thread.reshape(-1, self.readers)[g, column] = agent
+        self.r_site.reshape(-1, self.readers)[g, column] = site
+        return stale
+
+    def async_write(
+        self, g: Granules, order: Order, thread: int, column: int, seg: int, site: int, agent: int
+    ) -> Stale | None:
+        """The async proxy overwrites granules; as `async_read`."""
+        written, writer = self.w_seg[g], self.w_thread[g]
+        stale = self._after_writes(g, written, writer, order, thread, site, agent, "WAW")
+        reads = self.r_seg.reshape(-1, self.readers)[g]
+        bad = reads >= order.row[: self.readers]
+        if bad.any():
+            i, v = np.nonzero(bad)
+            reader = self.r_thread.reshape(-1, self.readers)[g][i, v]
+            own = np.minimum(v, self.clock.warps - 1)
+            several = self.r_several.reshape(-1, self.readers)[g][i, v] >= self.clock.unsafe[own, own]
+            over = self.clock.in_order(order, reader, reads[i, v], several) | ((reader == thread) & ~several)
+            if not over.all():
+                k = int(np.flatnonzero(~over)[0])
+                earlier = int(self.r_site.reshape(-1, self.readers)[g][i[k], v[k]])
+                self.race(site, Conflict(_granule(g, int(i[k])), int(reader[k]), earlier, agent, "WAR"))
+        self.w_thread[g] = agent
+        self.w_seg[g] = seg
+        self.w_site[g] = site
+        self.w_atomic[g] = False
+        return stale
+
+    def _after_writes(
+        self,
+        g: Granules,
+        written: np.ndarray,
+        writer: np.ndarray,
+        order: Order,
+        thread: int,
+        site: int,
+        agent: int,
+        kind: str,
+    ) -> Stale | None:
+        warp = writer >> 5
+        bad = (written >= order.row[warp]) & ((writer != thread) | (written == PENDING))
+        if bad.any() and order.told:
+            bad &= ~self.clock.in_order(order, writer, written)
+        if bad.any():
+            i = int(np.flatnonzero(bad)[0])
+            what = f"{kind}-async" if written[i] == PENDING else kind
+            self.race(site, Conflict(_granule(g, i), int(writer[i]), int(self.w_site[g][i]), agent, what))
+            return None
+        warps = self.clock.warps
+        generic = (warp < warps) & (written > 0)
+        if not generic.any():
+            return None
+        seen = order.row[self.clock.columns.fences + np.minimum(warp, warps - 1)]
+        hidden = generic & (written >= seen)
+        for alone, last in self.clock.fenced.items():
+            hidden &= ~((writer == alone) & (written <= last))
+        if not hidden.any():
+            return None
+        i = int(np.flatnonzero(hidden)[0])
+        return Stale(_granule(g, i), int(writer[i]), int(self.w_site[g][i]))
 
     def complete(self, g: np.ndarray, t: np.ndarray) -> None:
         """Asynchronous copies into g are complete for the threads t that issued them."""
@@ -282,6 +351,10 @@ def _telling(bad: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> int:
     """The conflict to report: between two warps if there is one, since a warp barrier does not help there."""
     far = bad & (earlier >> 5 != later >> 5)
     return int(np.flatnonzero(far if far.any() else bad)[0])
+
+
+def _granule(g: Granules, i: int) -> int:
+    return int(g.start) + i if isinstance(g, slice) else int(g[i])
 
 
 def flat(values: Any) -> np.ndarray:

@@ -10,8 +10,11 @@ import numpy as np
 from tilebench.backends.emulator.arithmetic import poison
 from tilebench.backends.emulator.async_copies import CopyQueue
 from tilebench.backends.emulator.barriers import StopBlock
+from tilebench.backends.emulator.bulk import BulkGroups
 from tilebench.backends.emulator.findings import line
+from tilebench.backends.emulator.lanes import members
 from tilebench.backends.emulator.registers import Validity
+from tilebench.backends.emulator.warpgroup import Products
 
 if TYPE_CHECKING:
     from tilebench.backends.emulator.machine import Block
@@ -36,6 +39,8 @@ class Role:
         self.padded = self.threads != spec.threads
         self.warps = np.arange(spec.first_thread // 32, (spec.first_thread + self.threads) // 32)
         self.copies = CopyQueue(self)
+        self.bulk = BulkGroups(self)
+        self.products = Products(self)
         self.iterations = 0
         self.loops_since = 0.0
 
@@ -46,6 +51,15 @@ class Role:
     def validity(self, memory: Memory) -> Validity:
         """What is written of a fresh register array."""
         return Validity(memory.static_shape[0], self.threads)
+
+    def finish(self) -> None:
+        """The role ends: what is under way lands."""
+        self.copies.finish()
+        self.bulk.finish()
+
+    def fence_proxy(self, mask: Any) -> None:
+        """fence.proxy.async."""
+        self.block.clock.fence(*members(self, self.active(mask)))
 
     def missing(
         self,

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from tilebench.backends.base import Argument, TensorArgument
-from tilebench.backends.emulator.barriers import Meeting, StopBlock, report_deadlock
-from tilebench.backends.emulator.compile import CompiledProgram, compile_program
+from tilebench.backends.emulator.barriers import StopBlock, Waiting, report_deadlock
+from tilebench.backends.emulator.compile import CompiledProgram, CompiledRole, compile_program
 from tilebench.backends.emulator.counts import AccessCount, AccessCounts, Tally
 from tilebench.backends.emulator.findings import Findings
 from tilebench.backends.emulator.machine import Block, Machine, block_index
@@ -57,13 +57,15 @@ def run_program(
     schedule: Schedule = "forward",
     checks: bool = True,
     compiled: CompiledProgram | None = None,
+    recorder: Any = None,
 ) -> EmulationResult:
     """Run a thread program on arrays in storage form, which are changed in place.
 
     code: a Lowered names elements in findings by coordinates in tiles, a bare Program by flat indices;
     arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in
     blocks (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest),
-    None for all; checks: shadow memory and counts (bounds are always checked).
+    None for all; checks: shadow memory and counts (bounds are always checked); recorder: a ThreadRecorder, with
+    code that was compiled for recording.
     Raises LaunchError when an argument is no array or the grid is unknown.
     """
     program = code.program if isinstance(code, Lowered) else code
@@ -92,6 +94,7 @@ def run_program(
     findings = Findings()
     machine = _machine(program, compiled, arrays, values, grid, findings, checks, schedule)
     placed = code.synchronised.allocated.scheduled.placed if isinstance(code, Lowered) else None
+    machine.recorder = recorder
     machine.names = Names(placed.layouts if placed else None, _row_major_shapes(program, arrays))
     rng = random.Random(schedule) if isinstance(schedule, int) else None
     if rng is not None:
@@ -197,12 +200,15 @@ def _machine(
     machine = Machine(
         program, flat, origins, spans, grid, compiled.sites, compiled.granules, shadows, findings,
         checks=checks, reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
+        slots=compiled.slots, values=values, columns=compiled.columns,
     )  # fmt: skip
     if checks:
         written, read = set[int](), set[int]()
         for site in compiled.sites:
             if not site.place.shared:
-                (written if site.kind in ("store", "copy-out", "atomic") else read).add(site.place.slot)
+                (written if site.kind in ("store", "copy-out", "atomic", "bulk-store") else read).add(
+                    site.place.slot
+                )
                 if site.kind == "atomic":
                     read.add(site.place.slot)
         for slot in written:
@@ -221,11 +227,29 @@ def _run_block(
     rng: random.Random | None,
 ) -> None:
     block = Block(machine, number)
-    index = block_index(number, machine.grid)
-    running: list[tuple[Role, Any, Meeting | None]] = []
-    for role in compiled.roles:
+    try:
+        if compiled.prologue is not None:
+            _run_roles(block, (compiled.prologue,), known, schedule, rng)
+        _run_roles(block, compiled.roles, known, schedule, rng)
+    except StopBlock:
+        pass  # the finding says why
+    finally:
+        machine.barriers += block.barriers
+
+
+def _run_roles(
+    block: Block,
+    roles: Sequence[CompiledRole],
+    known: list[Any],
+    schedule: Schedule,
+    rng: random.Random | None,
+) -> None:
+    """Run roles in turns until all have ended. Raises StopBlock when they cannot."""
+    running: list[tuple[Role, Any, Waiting | None]] = []
+    over: list[str] = []
+    for role in roles:
         state = Role(block, role.spec)
-        running.append((state, role.run(state, *index, *known), None))
+        running.append((state, role.run(state, *block.index, *known), None))
     try:
         while running:
             if rng is not None:
@@ -243,16 +267,14 @@ def _run_block(
                     running[place] = (state, generator, next(generator))
                 except StopIteration:
                     running.pop(place)
+                    over.append(state.name)
             if not moved:
                 report_deadlock(
-                    block, [(state, meeting) for state, _, meeting in running if meeting is not None]
+                    block, [(state, what) for state, _, what in running if what is not None], over
                 )
-    except StopBlock:
-        return  # the finding says why
     finally:
         for _, generator, _ in running:
             generator.close()
-        machine.barriers += block.barriers
 
 
 def _element_numbers(array: np.ndarray) -> np.ndarray:

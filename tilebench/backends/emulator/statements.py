@@ -7,14 +7,17 @@ unrolled loops are written out, so that their addresses are computed outside the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilebench.backends.emulator import async_statements
 from tilebench.backends.emulator.expressions import Emitter, RegisterIndex, Scope, Value
 from tilebench.backends.emulator.loops import leaves, loop_weight, runs_as_one
 from tilebench.backends.emulator.memory import Place
+from tilebench.backends.emulator.order import Columns
+from tilebench.backends.emulator.record import is_step, register_written
 from tilebench.backends.emulator.tensorcore import MmaSite
 from tilebench.errors import InternalError, Loc, located
 from tilebench.ir.expr import Expr, Var, int_value
@@ -69,12 +72,15 @@ class _Frame:
 class Statements(Emitter):
     """Statements to source, in the scopes of an Emitter."""
 
-    def __init__(self, places: dict[Memory, Place], checks: bool, threads: int) -> None:
+    def __init__(self, places: dict[Memory, Place], checks: bool, threads: int, columns: Columns) -> None:
         super().__init__(places, checks)
-        self.threads = threads
+        self.threads, self.columns = threads, columns
+        self.suppliers: Mapping[Memory, tuple[tuple[Loc | None, str], ...]] = {}
         self.frames: list[_Frame] = []
         self.width = 1
         self.counted: list[tuple[str, int]] = []
+        self.recording = False  # write a call of the recorder after each statement (record.py)
+        self.counters: list[Var] = []  # variables of the counted loops that are open
 
     def capture(self, body: Callable[[], None]) -> list[str]:
         """The lines that `body` writes, indented.
@@ -105,6 +111,14 @@ class Statements(Emitter):
         self.begin(s.loc or self.at)
         with located(self.at):
             self._write(s)
+            if self.recording and is_step(s):
+                self._record(s)
+
+    def _record(self, s: Stmt) -> None:
+        array = register_written(s)
+        held = "None" if array is None else f"R{self.register_number(array)}"
+        at = "".join(f"{self.env[v].code}, " for v in self.counters)
+        self.put(f"rs.block.machine.recorder.step(rs, {self.constant(s)}, {held}, ({at}))")
 
     def _write(self, s: Stmt) -> None:
         match s:
@@ -157,6 +171,8 @@ class Statements(Emitter):
                 self._ldmatrix(s)
             case Mma():
                 self._mma(s)
+            case _ if async_statements.write(self, s):
+                pass
             case _:
                 raise InternalError(
                     "TB902",
@@ -334,11 +350,15 @@ class Statements(Emitter):
 
         def body() -> None:
             self.env[s.var] = Value(variable, self.depth)
+            self.counters.append(s.var)
             if start is not None:
                 self.put(f"{frame.skipped} = np.zeros(rs.threads, bool)")
                 self.mask = self.effect(f"{start.code} & ~{left}", start.axes, True)
                 self.put(f"if not {self.mask.code}.any(): break")
-            self.statement(s.body)
+            try:
+                self.statement(s.body)
+            finally:
+                self.counters.pop()
 
         self.block(f"for {variable} in range({first.code}, {last.code}, {by.code}):", body)
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilebench.backends.emulator.memory import Site
-from tilebench.backends.emulator.registers import extent
-from tilebench.ir.dtype import decode
+from tilebench.backends.emulator.registers import extent, spread
+from tilebench.ir.dtype import decode, encode
 
 if TYPE_CHECKING:
     from tilebench.backends.emulator.role import Role
@@ -47,6 +47,30 @@ def ldmatrix(rs: Role, site: Site, index: Any, mask: Any, matrices: int, transpo
     registers = packed.reshape(matrices, *shape, elements)
     values = decode(np.moveaxis(registers, -1, 1), site.dtype)
     return values.reshape(matrices * elements, *shape)
+
+
+def stmatrix(
+    rs: Role, site: Site, index: Any, values: np.ndarray, mask: Any, matrices: int, transpose: bool
+) -> None:
+    """stmatrix.x{matrices}: the inverse of `ldmatrix`. values: [matrices * elements, loops..., threads]."""
+    mask = rs.whole_warps(mask, site.at, "stmatrix")
+    shape = extent(rs.threads, index, mask, values[0])
+    stored = encode(spread(values, (len(values), *shape)), site.dtype)
+    elements = len(values) // matrices
+    registers = np.moveaxis(
+        stored.reshape(matrices, elements, *shape), 1, -1
+    )  # [matrices, loops, threads, e]
+    packed = np.ascontiguousarray(registers).view(np.uint16).reshape(matrices, *shape[:-1], -1, 8, 4, 2)
+    tiles = np.moveaxis(packed.reshape(*packed.shape[:-3], 8, 8), 0, -3)  # [loops, warps, matrices, row, 8]
+    if transpose:
+        tiles = tiles.swapaxes(-1, -2)
+    rows = np.zeros((*tiles.shape[:-3], 32, 8), np.uint16)
+    rows[..., : 8 * matrices, :] = tiles.reshape(*tiles.shape[:-3], 8 * matrices, 8)
+    use = mask
+    if matrices < 4:
+        named = rs.lane < 8 * matrices
+        use = named if mask is None else named & mask
+    site.put_raw(rs, index, rows.reshape(*shape, 8).view(site.storage), use)
 
 
 class MmaSite:
