@@ -17,7 +17,7 @@ from tilebench.views.base import LANES, WARPS, rgb
 from tilebench.views.layout import holders
 
 TABS = (
-    "layouts",
+    "layout",
     "shared memory",
     "warps",
     "timeline",
@@ -287,7 +287,7 @@ def test_every_control_has_a_name_and_tabs_take_arrow_keys(page: Any) -> None:
     for name in TABS:
         tab(page, name)
         assert page.evaluate(unnamed) == [], name
-    page.get_by_role("tab", name="layouts").focus()
+    page.get_by_role("tab", name="layout").focus()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("tab", name="shared memory").get_attribute("aria-selected") == "true"
 

@@ -170,7 +170,7 @@ def test_a_tile_cell_shows_a_live_board(chrome: Any, lab: tuple[str, Path]) -> N
         execute(page, "apputils:change-theme", f"{{theme: '{theme}'}}")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{light}'")
         page.wait_for_timeout(300)
-        for name in ("code", "figures", "layouts"):
+        for name in ("code", "figures", "layout"):
             first.get_by_role("tab", name=name).click()
             assert page.evaluate(LUMINANCE) == [], (theme, name)
         if folder := os.environ.get("BROWSER_SCREENSHOTS"):

@@ -1,5 +1,5 @@
 // A report: verdict line, then the views as tabs. All views talk over the bus of the report's id.
-import { h, empty, button, busOf, buffersAt } from "./kit.js";
+import { h, empty, button, busOf, buffersAt, uid } from "./kit.js";
 import * as summary from "./summary.js";
 import * as layout from "./layout.js";
 import * as smem from "./smem.js";
@@ -14,7 +14,7 @@ import * as findings from "./findings.js";
 
 /** name, title, module, whether the report has something to show. */
 export const TABS = [
-  ["layout", "layouts", layout, (r) => layout.fragments(r).length > 0],
+  ["layout", "layout", layout, (r) => layout.fragments(r).length > 0],
   ["smem", "shared memory", smem, (r) => smem.tiles(r).length > 0],
   ["warps", "warps", warps, (r) => warps.roles(r).length > 0],
   ["timeline", "timeline", timeline, (r) => r.timelines.some((t) => t.bars.length > 0)],
@@ -26,8 +26,6 @@ export const TABS = [
   ["findings", "findings", findings, (r) => r.findings.length > 0],
   ["summary", "figures", summary, () => true],
 ];
-
-let serial = 0;
 
 /** "layout;C_local;warp" and back: which tab, buffer and colour. @param {any} state */
 export function stateText(state) {
@@ -41,8 +39,8 @@ export function restore(state, text) {
   if (TABS.some(([n]) => n === get("tab"))) state.tab = get("tab");
   state.layout = {};
   if (get("buffer")) state.layout.buffer = get("buffer");
-  if (["lane", "warp", "register", "bank"].includes(get("mode"))) state.layout.mode = get("mode");
-  if (["tensor", "hardware"].includes(get("view"))) state.layout.view = get("view");
+  if (["lane", "warp", "register", "bank", "instruction", "value"].includes(get("mode"))) state.layout.mode = get("mode");
+  if (["tensor", "hardware", "instruction"].includes(get("view"))) state.layout.view = get("view");
 }
 
 /**
@@ -61,7 +59,7 @@ export function draw(el, state, act = busOf(state.report.id)) {
   root.append(h("p", { class: "tb-verdict" }, mark ? h("strong", { "data-verdict": report.ok ? "pass" : "fail" }, mark) : null, mark ? " " : null, h("b", {}, report.name), ` on ${report.target}: ${report.verdict || "not run"}`));
   const later = (state.views ?? []).filter((v) => v !== "board" && !TABS.some(([n]) => n === v));
   if (later.length) root.append(h("p", { class: "tb-why" }, `not in this version: ${later.join(", ")}`));
-  const key = `tb-${++serial}`; // ids are ours alone: nothing from the report is in them
+  const key = uid(); // ids are ours alone: nothing from the report is in them
   const bar = h("div", { class: "tb-tabs", role: "tablist", "aria-label": "views" });
   const panel = h("div", { class: "tb-panel", role: "tabpanel", id: `${key}-panel` });
   const foot = h("div", { class: "tb-foot" }), pins = h("span", { class: "tb-pins", "aria-live": "polite" });

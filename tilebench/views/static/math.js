@@ -204,6 +204,110 @@ export function gridOf(shape, slice = 0) {
   };
 }
 
+/**
+ * Rows and columns of a tile seen along two of its dimensions, the others fixed.
+ * @param {number[]} shape @param {number} rowDim @param {number} columnDim @param {number[]} fixed a coordinate; its row and column do not matter
+ */
+export function planeOf(shape, rowDim, columnDim, fixed) {
+  const strides = shape.map((_, d) => product(shape.slice(d + 1)));
+  const base = fixed.reduce((sum, x, d) => (d === rowDim || d === columnDim ? sum : sum + x * strides[d]), 0);
+  return {
+    rows: shape[rowDim], columns: shape[columnDim],
+    elementAt: (r, c) => base + r * strides[rowDim] + c * strides[columnDim],
+    cellOf: (e) => {
+      const at = unflatten(shape, e);
+      return at.every((x, d) => d === rowDim || d === columnDim || x === fixed[d]) ? [at[rowDim], at[columnDim]] : null;
+    },
+  };
+}
+
+/**
+ * A grid that is much wider than high (or higher than wide) cut into bands that are stacked, so that its cells are as large as
+ * the room allows; the same grid when that gains little. bands: the first row (or column) of each.
+ * @param {{rows: number, columns: number, elementAt: (r: number, c: number) => number, cellOf: (e: number) => any}} tile
+ * @param {number} width @param {number} height room in pixels @param {number} [largest] of a cell @param {number} [aspect]
+ */
+export function wrapped(tile, width, height, largest = 30, aspect = 1) {
+  const plain = Math.min(largest, width / (tile.columns * aspect), height / tile.rows);
+  let best = { s: plain * 1.4, columns: 0, rows: 0 };
+  for (let n = 8; n < Math.max(tile.columns, tile.rows); n *= 2) {
+    if (n < tile.columns && tile.columns > 2 * tile.rows) {
+      const count = Math.ceil(tile.columns / n), s = Math.min(largest, width / (n * aspect), height / (count * (tile.rows + 1) - 1));
+      if (s > best.s) best = { s, columns: n, rows: 0 };
+    }
+    if (n < tile.rows && tile.rows > 2 * tile.columns) {
+      const count = Math.ceil(tile.rows / n), s = Math.min(largest, width / ((count * (tile.columns + 1) - 1) * aspect), height / n);
+      if (s > best.s) best = { s, columns: 0, rows: n };
+    }
+  }
+  if (best.columns) {
+    const n = best.columns, step = tile.rows + 1, count = Math.ceil(tile.columns / n);
+    return {
+      rows: count * step - 1, columns: n, along: "columns", size: n, count,
+      elementAt: (r, c) => { const at = Math.floor(r / step) * n + c; return r % step === tile.rows || at >= tile.columns ? -1 : tile.elementAt(r % step, at); },
+      cellOf: (e) => { const at = tile.cellOf(e); return at && [Math.floor(at[1] / n) * step + at[0], at[1] % n]; },
+      isGap: (r, c) => r % step === tile.rows || Math.floor(r / step) * n + c >= tile.columns,
+      origin: (r, c) => [r % step, Math.floor(r / step) * n + c],
+    };
+  }
+  if (best.rows) {
+    const n = best.rows, step = tile.columns + 1, count = Math.ceil(tile.rows / n);
+    return {
+      rows: n, columns: count * step - 1, along: "rows", size: n, count,
+      elementAt: (r, c) => { const at = Math.floor(c / step) * n + r; return c % step === tile.columns || at >= tile.rows ? -1 : tile.elementAt(at, c % step); },
+      cellOf: (e) => { const at = tile.cellOf(e); return at && [at[0] % n, Math.floor(at[0] / n) * step + at[1]]; },
+      isGap: (r, c) => c % step === tile.columns || Math.floor(c / step) * n + r >= tile.rows,
+      origin: (r, c) => [Math.floor(c / step) * n + r, c % step],
+    };
+  }
+  return { ...tile, along: "", size: 0, count: 1, isGap: () => false, origin: (r, c) => [r, c] };
+}
+
+/**
+ * The layout as columns over bits: for each bit of the register and of the thread index, which bit of which dimension it sets.
+ * null when it is not linear over bits. @param {LayoutInfo} info
+ * @returns {{side: "register"|"thread", bit: number, dim: number, at: number}[]|null} dim -1: a replica
+ */
+export function bases(info) {
+  if (info.table) return null;
+  /** @type {{side: "register"|"thread", bit: number, dim: number, at: number}[]} */
+  const out = [];
+  const used = info.shape.map(() => 0), power = (n) => n > 0 && (n & (n - 1)) === 0;
+  for (const [side, digits] of /** @type {const} */ ([["register", info.reg], ["thread", info.thread]])) {
+    let bit = 0;
+    for (const d of digits) {
+      if (!power(d.size) || (d.dim >= 0 && !power(d.stride))) return null;
+      for (let k = 1; k < d.size; k *= 2, bit++) {
+        const at = d.dim >= 0 ? Math.log2(d.stride * k) : 0;
+        if (d.dim >= 0) {
+          if (used[d.dim] & (1 << at)) return null;
+          used[d.dim] |= 1 << at;
+        }
+        out.push({ side, bit, dim: d.dim, at });
+      }
+    }
+  }
+  return out;
+}
+
+/**
+ * Who holds what in one mma.m16n8: digits of operand A (16, k), B (k, 8) and C (16, 8) for operands of so many bits, as in
+ * layouts/atoms.py. @param {number} bits
+ */
+export function mmaAtom(bits) {
+  const e = 32 / bits, k = 256 / bits, digit = (size, dim, stride) => ({ size, dim, stride });
+  const make = (shape, reg, thread) => ({
+    buffer: "", kind: "fragment", shape, itemsize_bits: bits, threads: 32, registers: reg.reduce((n, d) => n * d.size, 1), replication: 1,
+    reg, thread, strides: [], panel: 0, panel_stride: 0, swizzle: [0, 0, 0], table: null, formula: "", reason: "", reason_line: 0,
+  });
+  return {
+    k,
+    a: make([16, k], [digit(e, 1, 1), digit(2, 0, 8), digit(2, 1, 4 * e)], [digit(4, 1, e), digit(8, 0, 1)]),
+    b: make([k, 8], [digit(e, 0, 1), digit(2, 0, 4 * e)], [digit(4, 0, e), digit(8, 1, 1)]),
+    c: make([16, 8], [digit(2, 1, 1), digit(2, 0, 8)], [digit(4, 1, 2), digit(8, 0, 1)]),
+  };
+}
+
 /** "(3, 17)" @param {number[]} coord */
 export function coordText(coord) {
   return coord.length === 2 ? `row ${coord[0]} column ${coord[1]}` : coord.length === 1 ? `element ${coord[0]}` : `element (${coord.join(", ")})`;
@@ -219,8 +323,8 @@ export function substitute(formula, values) {
 
 /** What the text of "go to" means: {thread}, {coord}, {byte} or null. @param {string} text */
 export function parseGoto(text) {
-  let m = /^\s*[tT]\s*(\d+)\s*$/.exec(text);
-  if (m) return { thread: Number(m[1]) };
+  let m = /^\s*[tT]\s*(\d+)\s*(?:[:,rRvV\s]\s*[rRvV]?(\d+)\s*)?$/.exec(text);
+  if (m) return m[2] === undefined ? { thread: Number(m[1]) } : { thread: Number(m[1]), reg: Number(m[2]) };
   m = /^\s*(?:byte|b)\s*(\d+)\s*$/i.exec(text);
   if (m) return { byte: Number(m[1]) };
   m = /^\s*\(?\s*(\d+(?:\s*,\s*\d+)*)\s*\)?\s*$/.exec(text);
