@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from tilebench.report import Report
-from tilebench.views import code, diff, findings, layout, passes, roofline, smem, summary, timeline, warps
+from tilebench.views import code, diff, findings, layout, passes, roofline, smem, step, summary, timeline, warps
 from tilebench.views.base import (
     BAD,
     GOOD,
@@ -35,6 +35,7 @@ STILLS: dict[str, Callable[[Report], Still | None]] = {
     "warps": warps.still,
     "timeline": timeline.still,
     "roofline": roofline.still,
+    "step": step.still,
     "diff": diff.still,
 }
 
@@ -77,6 +78,8 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
         found.append(("warps", 1, partial(warps.paint, report=report)))
     if "timeline" in wanted:
         found += [("timeline", 3, partial(timeline.paint, info=t)) for t in report.timelines[:2]]
+    if "step" in wanted:
+        found += [("step", 3, partial(step.paint, trace=t)) for t in report.traces[:1] if t.steps]
     if "roofline" in wanted and report.roofline is not None:
         found.append(("roofline", 2, partial(roofline.paint, info=report.roofline)))
     d = diff.shown(report)
@@ -98,7 +101,7 @@ def rows_of(found: Sequence[tuple[str, int, Painter]]) -> list[list[tuple[str, i
 def picture(report: Report, views: Sequence[str] = ()) -> Still:
     """The whole board as one PNG on a light card."""
     rows = rows_of(panels(report, views))
-    heights = [1.5 if row[0][0] == "timeline" else 2.8 for row in rows]
+    heights = [{"timeline": 1.5, "step": 4.6}.get(row[0][0], 2.8) for row in rows]
     head = 0.62
     total = head + sum(heights) + 0.05
     width = 10.0
@@ -146,6 +149,7 @@ def alt(report: Report) -> str:
     parts = [summary.headline(report)]
     parts += [layout.sentence(i) for i in layout.fragments(report)[:2]]
     parts += [timeline.sentence(t) for t in report.timelines[:1]]
+    parts += [step.sentence(t) for t in report.traces[:1]]
     if report.roofline is not None:
         parts.append(roofline.sentence(report.roofline))
     return clip(". ".join(parts), 1200)
@@ -160,7 +164,7 @@ def html(report: Report) -> str:
         f"<p><strong style='color:light-dark({colour},{ON_DARK[colour]})'>{esc(mark)}</strong> "
         f"<strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"
     ]
-    out += [summary.html(report), diff.html(report), findings.html(report)]
+    out += [summary.html(report), diff.html(report), step.html(report), findings.html(report)]
     words = [layout.sentence(i) for i in layout.fragments(report)] + [
         smem.sentence(i) for i in smem.tiles(report)
     ]
