@@ -1,4 +1,7 @@
 /** The plugins of the extension. */
+import { board } from './board';
+import { cells } from './cells';
+import { commands } from './commands';
 import { mime } from './mime';
 
-export default [mime];
+export default [mime, cells, board, commands];

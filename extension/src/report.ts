@@ -49,6 +49,15 @@ export interface IOpInfo {
   writes: string[];
 }
 
+export interface IFinding {
+  kind: string;
+  severity: 'error' | 'warning' | 'info';
+  text: string;
+  spans: ISpan[];
+  hint: string;
+  code: string;
+}
+
 /** What hovers need: of a saved report, or of what the kernel found while the cell was typed. */
 export interface IFacts {
   params: IBufferInfo[];
@@ -66,6 +75,7 @@ export interface IReport extends IFacts {
   first_line: number;
   verdict: string;
   ok: boolean | null;
+  findings: IFinding[];
 }
 
 /** What is under REPORT_MIME in an output. */
