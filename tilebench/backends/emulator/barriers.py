@@ -1,8 +1,8 @@
 """Barriers between warps: who has arrived, when it opens, and what stands still when it cannot.
 
-A role is a generator; it yields what it waits for (`Waiting`: such a barrier, the phase of an mbarrier, registers). A barrier opens when as many threads as it counts
-have arrived. When no generator can go on, the block is deadlocked and the finding names the waiting threads
-and lines.
+A role is a generator; it yields what it waits for (`Waiting`: such a barrier, the phase of an mbarrier,
+registers). A barrier opens when as many threads as it counts have arrived. When no generator can go on, the
+block is deadlocked and the finding names the waiting threads and lines.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class Meeting:
     @property
     def hint(self) -> str:
         """The way out of a deadlock."""
-        return "every barrier needs as many threads as it counts: check the branch around it and its thread count"
+        return (
+            "every barrier needs as many threads as it counts: check the branch around it and its thread "
+            "count"
+        )
 
     def explain(self) -> str:
         """What is missing."""

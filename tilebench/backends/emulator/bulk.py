@@ -1,9 +1,10 @@
 """Bulk tensor copies: boxes of a tensor to and from (swizzled) shared memory, beside the threads.
 
-A load writes its box at once, but to everyone it is under way until the phase of the mbarrier that it reports
-to has completed and has been waited for (`race.py`, a column for each mbarrier). A store reads its box at once
-and holds it until its thread has waited for its group. The swizzle exchanges 16-byte chunks within 128 bytes by
-bits of the absolute address: chunk ^= (chunk / 8) % (span / 16), chunks counted from the start of shared memory.
+A load writes its box at once, but to everyone it is under way until the phase of the mbarrier that it
+reports to has completed and has been waited for (`order.py`, a column for each mbarrier). A store reads its
+box at once and holds it until its thread has waited for its group. The swizzle exchanges 16-byte chunks
+within 128 bytes by bits of the absolute address: chunk ^= (chunk / 8) % (span / 16), chunks counted from the
+start of shared memory.
 Sources: PTX ISA, "cp.async.bulk.tensor", "Swizzling modes"; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
@@ -64,8 +65,9 @@ def map_view(machine: Machine, tensor: TensorMap) -> MapView:
 
 def _number(machine: Machine, e: Any) -> int:
     known = bounds(e, {v: (int(x), int(x)) for v, x in machine.values.items()})
-    assert known is not None and known[0] == known[1], "sizes of a tensor map are expressions of the symbols"
-    return known[0]
+    low, high = known or (0, 1)
+    assert low == high, "sizes of a tensor map are expressions of the symbols"
+    return low
 
 
 def _check_map(
@@ -85,7 +87,7 @@ def _check_map(
     elif tensor.swizzle not in (0, 32, 64, 128):
         why = f"its swizzle spans {tensor.swizzle} bytes, not 32, 64 or 128"
     elif tensor.swizzle and inner > tensor.swizzle:
-        why = f"the innermost extent of its box has {inner} bytes, more than the {tensor.swizzle} of its swizzle"
+        why = f"the innermost extent of its box has {inner} bytes, and its swizzle spans {tensor.swizzle}"
     elif any(s * size % 16 or s <= 0 for s in strides[1:]):
         bad = next(s for s in strides[1:] if s * size % 16 or s <= 0)
         why = f"a stride has {bad * size} bytes, no positive multiple of 16"
@@ -94,7 +96,7 @@ def _check_map(
     if why:
         raise LaunchError(
             "TB619", f"{tensor.name} is no tensor map that the GPU has: {why}",
-            fix="copy this tensor with cp.async, or give it extents and strides that are multiples of 16 bytes",
+            fix="copy this tensor with cp.async, or give it strides that are multiples of 16 bytes",
         )  # fmt: skip
 
 
@@ -171,15 +173,16 @@ class BulkSite:
             end = index + self.bytes // size - 1
             self._stop(
                 block, "out-of-bounds", "TB273",
-                f"a bulk copy uses {place.name}[{index}..{end}], out of 0..{place.count - 1}, at {line(self.at)}",
+                f"a bulk copy uses {place.name}[{index}..{end}], out of 0..{place.count - 1}, "
+                f"at {line(self.at)}",
                 "keep the stage within the ring",
             )  # fmt: skip
         if start % period:
             why = f" (eight rows of its {self.tensor.swizzle}-byte swizzle)" if period > 128 else ""
             self._stop(
                 block, "misaligned", "TB279",
-                f"a bulk copy at {place.name}[{index}] starts at byte {start} of shared memory, not at a multiple of "
-                f"{period}{why}, at {line(self.at)}",
+                f"a bulk copy at {place.name}[{index}] starts at byte {start} of shared memory, not at a "
+                f"multiple of {period}{why}, at {line(self.at)}",
                 f"place the tile at a multiple of {period} bytes",
             )  # fmt: skip
         return start
@@ -187,7 +190,7 @@ class BulkSite:
     def _clip(
         self, view: MapView, place: list[int]
     ) -> tuple[list[tuple[int, int]], tuple[slice, ...] | None, tuple[slice, ...]]:
-        """The part of the box in the tensor: intervals (innermost first), slices of the tensor and of the box."""
+        """The part of the box in the tensor: intervals (innermost first), slices of tensor and box."""
         box = [(max(0, c), min(n, c + b)) for c, b, n in zip(place, self.box, view.sizes, strict=True)]
         if any(low >= high for low, high in box):
             return [], None, ()

@@ -2,10 +2,10 @@
 
 Shared memory has 32 banks of 4 bytes. A warp's access of up to 4 bytes a lane is one phase of 32 lanes; of 8
 bytes two phases of 16; of 16 bytes four phases of 8; ldmatrix and stmatrix take one phase per 8x8 matrix (8
-rows of 16 bytes). Bulk copies and warpgroup products are counted with the bytes they move. A phase takes as many cycles ("ways") as the most loaded bank has distinct words; lanes on the same
-word share it. Global memory is moved in sectors of 32 bytes. Sources: CUDA C++ Programming Guide, "Shared
-Memory" of compute capability 5.x and later; NVIDIA forum's and Nsight Compute's description of wavefronts for
-wide accesses.
+rows of 16 bytes). A phase takes as many cycles ("ways") as the most loaded bank has distinct words; lanes on
+the same word share it. Global memory is moved in sectors of 32 bytes. Bulk copies and warpgroup products are
+counted with the bytes that they move. Sources: CUDA C++ Programming Guide, "Shared Memory" of compute
+capability 5.x and later; NVIDIA forum's and Nsight Compute's description of wavefronts for wide accesses.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class AccessCount:
 class AccessCounts:
     """All access statements, and instructions by kind.
 
-    Warp-level (an mma is one for each warp) but for those of a warpgroup (wgmma: one for each k step) and of a
-    thread (bulk copies, mbarrier arrivals).
+    Warp-level (an mma is one for each warp) but for those of a warpgroup (wgmma: one for each k step) and of
+    a thread (bulk copies, mbarrier arrivals).
     """
 
     accesses: tuple[AccessCount, ...] = ()
@@ -113,11 +113,21 @@ class Tally:
     Patterns that repeat (modulo 128 bytes) are counted once and remembered.
     """
 
-    __slots__ = ("active_lanes", "cache", "phase_count", "requests", "sectors", "ways_sum", "ways_worst")
+    __slots__ = (
+        "active_lanes",
+        "bytes_moved",
+        "cache",
+        "phase_count",
+        "requests",
+        "sectors",
+        "ways_sum",
+        "ways_worst",
+    )
 
     def __init__(self) -> None:
         self.requests = self.sectors = self.phase_count = self.ways_sum = self.active_lanes = 0
         self.ways_worst = 1
+        self.bytes_moved = 0  # by asynchronous copies
         self.cache: dict[bytes, tuple[int, int, int, int, int, int]] = {}
 
     def add(self, addresses: np.ndarray, width: int, active: np.ndarray | None, shared: bool) -> None:
@@ -140,7 +150,7 @@ class Tally:
     def copied(self, count: int) -> None:
         """Count one asynchronous copy or read of `count` bytes."""
         self.requests += 1
-        self.active_lanes += 1
+        self.bytes_moved += count
         self.sectors += -(-count // 32)
 
 

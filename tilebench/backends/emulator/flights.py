@@ -2,8 +2,8 @@
 
 From its issue to the wait that ends its group a product owns its accumulators and its A registers. Before the
 first product, and after threads touched such registers, `wgmma.fence` must stand. Products on the same
-accumulators need nothing between them: they apply in order. Source: PTX ISA, "wgmma.fence", "wgmma.mma_async",
-"wgmma.wait_group".
+accumulators need nothing between them: they apply in order. Source: PTX ISA, "wgmma.fence",
+"wgmma.mma_async", "wgmma.wait_group".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Product:
 
 
 class Flight:
-    """What products under way do to one register array of a role, and how threads touched it since the fence."""
+    """One register array of a role: the products on it, and how threads touched it since the fence."""
 
     def __init__(self, role: Role, memory: Memory) -> None:
         self.role, self.memory = role, memory

@@ -1,4 +1,4 @@
-"""Who takes part in a statement that single threads may run: whole warps, single lanes, and their operands."""
+"""Who takes part in a statement that single threads may run: whole warps, single lanes, their operands."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def groups(rs: Role, mask: Any, *values: Any) -> list[tuple[tuple[int, ...], np.
     first = chosen[:, :1]
     if (chosen == first).all():
         return [(tuple(int(v) for v in first[:, 0]), active)]
-    found: list[tuple[tuple[int, ...], np.ndarray | None]] = []
-    for operands in np.unique(chosen, axis=1).T:
-        found.append((tuple(int(v) for v in operands), on & (rows == operands[:, None]).all(axis=0)))
-    return found
+    return [
+        (tuple(int(v) for v in operands), on & (rows == operands[:, None]).all(axis=0))
+        for operands in np.unique(chosen, axis=1).T
+    ]
 
 
 def members(rs: Role, active: np.ndarray | None) -> tuple[np.ndarray, list[int]]:
-    """The warps of which every lane is active, and the active threads of the other warps (numbers in the block)."""
+    """The warps of which every lane is active, and the active threads of the others (both in the block)."""
     if active is None:
         return rs.warps, []
     lanes = active.reshape(-1, 32)

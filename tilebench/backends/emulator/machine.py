@@ -215,13 +215,12 @@ class Block:
         if machine.findings.known(*key):
             return
         verb = "overwrites it" if later.kind == "bulk-load" else "reads it"
-        text = f"{self._element(later, stale.granule)}: thread {stale.thread} writes it at {line(earlier.at)} and"
-        text += (
-            f" {agent_of(later)} {verb}, with no fence.proxy.async of that thread between (block {self.name})"
-        )
+        text = f"{self._element(later, stale.granule)}: thread {stale.thread} writes it at {line(earlier.at)}"
+        text += f" and {agent_of(later)} {verb}, with no fence.proxy.async of that thread between"
+        text += f" (block {self.name})"
         machine.findings.add(
             key, "proxy-fence", "error", text, (earlier.at, later.at),
-            f"put fence.proxy.async after {line(earlier.at)}, in every thread that writes, and then a barrier",
+            f"put fence.proxy.async after {line(earlier.at)}, in every thread that writes, then a barrier",
             "TB436",
         )  # fmt: skip
 

@@ -1,10 +1,10 @@
 """mbarriers: phases, arrivals, bytes to come, and the order that they carry.
 
 A barrier is in phase 0, 1, 2, ...; a phase completes when all arrivals that the barrier counts have come and
-no bytes are missing. A wait for parity p passes when the phase under way has the other parity: a fresh barrier
-lets parity 1 pass at once. What a wait may rely on is the *first* phase of that parity that its threads did
-not know to be over, whatever else happened to be over when this run came by; so a race is found in any order
-of running. Source: PTX ISA, "mbarrier", "mbarrier.test_wait / try_wait".
+no bytes are missing. A wait for parity p passes when the phase under way has the other parity: a fresh
+barrier lets parity 1 pass at once. What a wait may rely on is the *first* phase of that parity that its
+threads did not know to be over, whatever else happened to be over when this run came by; so a race is found
+in any order of running. Source: PTX ISA, "mbarrier", "mbarrier.test_wait / try_wait".
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class PhaseWait:
         """The way out."""
         if self.barrier.missing > 0 and not self.barrier.pending:
             return "expect as many bytes as the copies that report to this phase bring"
-        return "check the parity, the number of arrivals that the barrier counts, and that each stage is given back"
+        return "check the parity, the arrivals that the barrier counts, and that each stage is given back"
 
 
 class MBarrierSite:
@@ -173,7 +173,7 @@ class MBarrierSite:
                 places = tuple(dict.fromkeys((*b.came, self.at)))
                 self._stop(
                     block, "arrivals", text, places,
-                    f"initialise {b.name} with the number of arrivals of a phase, or let fewer threads arrive",
+                    f"initialise {b.name} with the arrivals of a phase, or let fewer threads arrive",
                 )  # fmt: skip
             warps, threads = members(rs, active)
             b.arrive(block.clock.release(warps, threads), n, self.at)
@@ -196,7 +196,7 @@ class MBarrierSite:
             if len(warps):
                 known = clock.unsafe[warps, b.column] - 1
                 relied = known + ((known & 1) == (p & 1))
-                for phases in set(relied.tolist()):
+                for phases in {int(n) for n in relied}:
                     clock.learn(warps[relied == phases], b.history[min(phases, b.phase)])
             for thread in threads:
                 known_here = int(clock.known(thread).row[b.column]) - 1
@@ -221,9 +221,9 @@ class MBarrierSite:
     def find(self, rs: Role, i: int, active: np.ndarray | None, *, copy: bool = False) -> MBarrier:
         """The barrier, initialised and known to be so; copy: a bulk copy reports to it."""
         block = rs.block
-        key, name = self._key(block, i)
-        b = block.mbarriers.get(key)
+        b = block.mbarriers.get(self.place.start + 8 * i) if 0 <= i < self.place.count else None
         if b is None:
+            _, name = self._key(block, i)
             text = f"{name} is used at {line(self.at)} before it is initialised"
             self._stop(block, "uninitialised", text, (self.at,), f"initialise {name} first, then a barrier")
         thread = first(rs, active)
@@ -232,15 +232,15 @@ class MBarrierSite:
         if not seen and block.clock.known(thread).row[b.thread >> 5] <= b.segment:
             self._find(
                 block, "order",
-                f"{name}: thread {thread} uses it at {line(self.at)}, with no barrier after its initialisation by "
-                f"thread {b.thread} at {line(b.at)}",
+                f"{b.name}: thread {thread} uses it at {line(self.at)}, with no barrier after its "
+                f"initialisation by thread {b.thread} at {line(b.at)}",
                 (b.at, self.at), "put a barrier of all threads after the initialisation",
             )  # fmt: skip
         if copy and not b.visible:
             self._find(
                 block, "init-fence",
-                f"{name}: a bulk copy reports to it at {line(self.at)}, and nothing made its initialisation at "
-                f"{line(b.at)} visible to the async proxy",
+                f"{b.name}: a bulk copy reports to it at {line(self.at)}, and nothing made its "
+                f"initialisation at {line(b.at)} visible to the async proxy",
                 (b.at, self.at), "put fence.mbarrier_init after the initialisation, in the same thread",
             )  # fmt: skip
         return b
@@ -249,7 +249,9 @@ class MBarrierSite:
         memory = self.place.memory
         name = block.machine.names.element(memory, i) if memory.static_shape[0] > 1 else self.place.name
         if not 0 <= i < self.place.count:
-            text = f"barrier {self.place.name}[{i}] is used, out of 0..{self.place.count - 1}, at {line(self.at)}"
+            text = (
+                f"barrier {self.place.name}[{i}] is used at {line(self.at)}, out of 0..{self.place.count - 1}"
+            )
             key = ("out-of-bounds", self.place.name, self.at)
             if not block.machine.findings.known(*key):
                 block.machine.findings.add(

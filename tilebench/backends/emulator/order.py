@@ -14,8 +14,8 @@ What runs beside the threads has columns of its own (`Columns`), counted in its 
     fences of a warp          segments of the warp whose writes the async proxy can see
 
 An mbarrier carries an `Order`: arriving gives it what the arriving threads know and did, waiting takes it.
-One lane that arrives gives only what *it* did since the lanes last met (`told`), and one lane that waits learns
-for itself alone (`alone`) until its warp meets.
+One lane that arrives gives only what *it* did since the lanes last met (`told`), and one lane that waits
+learns for itself alone (`alone`) until its warp meets.
 """
 
 from __future__ import annotations
@@ -203,11 +203,10 @@ class Clock:
         t: np.ndarray,
         several: np.ndarray | None = None,
     ) -> np.ndarray:
-        """`bad` without the pairs that are in order because of single threads: who knows more than its warp, or
-        told others on its own.
+        """`bad` without the pairs that are in order because of single threads.
 
-        earlier, seg: thread and segment of the earlier access (several: other lanes did it too); t: thread of
-        the later one.
+        Such a thread knows more than its warp, or told others on its own. earlier, seg: thread and segment of
+        the earlier access (several: other lanes did it too); t: thread of the later one.
         """
         if not self.alone and not self.told:
             return bad

@@ -155,9 +155,10 @@ class Shadow:
     def async_read(
         self, g: Granules, order: Order, thread: int, column: int, seg: int, site: int, agent: int
     ) -> Stale | None:
-        """The async proxy (`column`, its segment `seg`) reads granules; `thread` (or -1) issued it knowing `order`.
+        """The async proxy (`column`, its segment `seg`) reads granules.
 
-        agent: the number that it goes by. Gives writes that are in order but not fenced, if there are any.
+        thread: who issued it (-1: a warpgroup), knowing `order`; agent: the number that it goes by. Gives a
+        write that is in order but not fenced, if there is one.
         """
         written, writer = self.w_seg[g], self.w_thread[g]
         if not written.all():

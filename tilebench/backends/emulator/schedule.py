@@ -64,8 +64,8 @@ def run_program(
     code: a Lowered names elements in findings by coordinates in tiles, a bare Program by flat indices;
     arguments: in the order of the program's params, tensors as TensorArgument or NumPy arrays; grid: in
     blocks (None: from program.grid); blocks: the blocks to run, as (x, y, z) or flat numbers (x fastest),
-    None for all; checks: shadow memory and counts (bounds are always checked); recorder: a ThreadRecorder, with
-    code that was compiled for recording.
+    None for all; checks: shadow memory and counts (bounds are always checked); recorder: a ThreadRecorder,
+    with code that was compiled for recording.
     Raises LaunchError when an argument is no array or the grid is unknown.
     """
     program = code.program if isinstance(code, Lowered) else code
@@ -325,7 +325,7 @@ def _counts(compiled: CompiledProgram, machine: Machine) -> AccessCounts:
     accesses: list[AccessCount] = []
     for site in compiled.sites:
         t = machine.tallies.get(site.number, Tally())
-        useful = t.active_lanes * site.width
+        useful = t.active_lanes * site.width + t.bytes_moved
         accesses.append(
             AccessCount(
                 site.place.name, "shared" if site.place.shared else "global", site.kind, site.width, site.at,

@@ -12,7 +12,8 @@ are an atom. With e = 16 / itemsize elements in a 16-byte chunk:
         plain       (k % 8) * 16   + (k / 8) * leading + q * stride
 
 The start address of the k step is added, then the swizzle exchanges 16-byte chunks by bits of the absolute
-address. All steps of a statement are gathered at once, as chunks, and multiplied by one np.matmul.
+address. All steps of a statement are gathered at once, as chunks, and multiplied by one np.matmul, in pieces
+that BLAS keeps on one thread: its thread pool costs milliseconds where cores are busy.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
     from tilebench.ir.thread import Memory
 
 WARPGROUP = 128
+ONE_THREAD = 1 << 18  # M * N * K up to which OpenBLAS stays on one thread (its interface/gemm.c)
 
 
 class Gather(NamedTuple):
-    """Chunks of an operand for a start at byte `start % 1024`: [mn or k, ...], relative to start // 1024 * 64.
+    """Chunks of an operand that starts at byte `start % 1024`: [mn or k, ...], from start // 1024 * 64 on.
 
     low, high: all chunks lie in low..high; dense: and they are all of them.
     """
@@ -57,7 +59,7 @@ class Gather(NamedTuple):
 def gather_plan(
     descriptor: Descriptor, start: int, steps: tuple[int, ...], extent: int, itemsize: int
 ) -> Gather:
-    """Where the chunks of an operand are. start: byte below 1024; steps: byte offsets; extent: rows of M or N."""
+    """Where the chunks of an operand are. start: below 1024; steps: byte offsets; extent: of M or N."""
     d, each = descriptor, 16 // itemsize
     if d.transposed:
         k, q = np.arange(16)[:, None], np.arange(extent // each)[None, :]
@@ -79,6 +81,12 @@ def gather_plan(
         chunks ^= (chunks >> 3) & (d.swizzle // 16 - 1)
     low, high = int(chunks.min()), int(chunks.max()) + 1
     return Gather(chunks, low, high, len(np.unique(chunks)) == high - low)
+
+
+@lru_cache(maxsize=1)
+def _halves() -> np.ndarray:
+    """float32 of every float16: a look-up is quicker than a conversion."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 class Products:
@@ -144,6 +152,8 @@ class WgmmaSite:
         self.truncate = kind.name in ("float32", "tfloat32")
         self.integer = not kind.is_float
         self.wide = np.dtype(np.float64 if self.integer and self.total_k > 512 else np.float32)
+        self.piece = next((r for r in (64, 32, 16) if r * self.n * self.total_k <= ONE_THREAD), 8)
+        self.half = kind.name == "float16"
         self.half_sums = stmt.d.dtype == "float16"
         e = 32 // kind.bits
         self.a_rows = (np.array(stmt.a_steps)[:, None] + np.arange(4 * e)).reshape(-1)
@@ -182,7 +192,8 @@ class WgmmaSite:
             )
             y = self._shared(rs, w, self.b_site, self.stmt.b_descriptor, start_b, self.b_bytes, self.n, group)
             if a is None:
-                assert self.a_site is not None and self.stmt.a_descriptor is not None
+                assert self.a_site is not None
+                assert self.stmt.a_descriptor is not None
                 start_a = self._start(
                     rs, self.a_site, self.stmt.a_descriptor, self._uniform(rs, a_index, columns)
                 )
@@ -190,7 +201,8 @@ class WgmmaSite:
             else:
                 x = self._registers(a, a_index, columns)
             keep = accumulate if np.ndim(accumulate) == 0 else self._uniform(rs, accumulate, columns)
-            self._add(d, d_index, columns, x @ y.T, bool(keep))
+            product = np.matmul(x.reshape(-1, self.piece, self.total_k), y.T)
+            self._add(d, d_index, columns, product, bool(keep))
 
     # -------------------------------------------------------------- operands
 
@@ -209,7 +221,7 @@ class WgmmaSite:
         span = descriptor.swizzle
         if start % 16 or (span and (start >> 7) & (span // 16 - 1)):
             period = 8 * span if span else 16
-            text = f"an operand of wgmma at {site.place.name}[{index}] starts at byte {start} of shared memory, not in"
+            text = f"an operand of wgmma at {site.place.name}[{index}] starts at byte {start}, not in"
             text += (
                 f" the first of the eight rows of its swizzle (a multiple of {period})"
                 if span
@@ -251,6 +263,8 @@ class WgmmaSite:
         return values.T if descriptor.transposed else values
 
     def _values(self, stored: np.ndarray) -> np.ndarray:
+        if self.half:
+            return _halves().take(stored.view(np.uint16))
         out = decode(stored, self.dtype).astype(self.wide, copy=False)
         if self.truncate:  # the tensor core ignores the low 13 bits of a tf32 operand
             out = (out.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -287,7 +301,8 @@ class WgmmaSite:
         if not rs.products.fenced:
             key = ("no-fence", "first", self.at)
             if not rs.block.machine.findings.known(*key):
-                text = f"no wgmma.fence stands before the first product, at {line(self.at)} (block {rs.block.name})"
+                text = f"no wgmma.fence stands before the first product, at {line(self.at)}"
+                text += f" (block {rs.block.name})"
                 rs.block.machine.findings.add(
                     key, "registers", "error", text, (self.at,),
                     f"put wgmma.fence before {line(self.at)}", "TB439",
@@ -390,11 +405,13 @@ def set_max_registers(
     if (count < now) if increase else (count > now):
         key = ("setmaxnreg", at)
         if not block.machine.findings.known(*key):
-            text = f"setmaxnreg at {line(at)} {'increases' if increase else 'decreases'} the registers of a thread "
-            text += f"from {now} to {count} (block {block.name})"
+            verb = "increases" if increase else "decreases"
+            text = f"setmaxnreg at {line(at)} {verb} the registers of a thread from {now} to {count}"
+            text += f" (block {block.name})"
             block.machine.findings.add(
                 key, "registers", "error", text, (at,),
-                f"a launch of {block.machine.program.threads} threads gives {pool.entry} registers to each", "TB536",
+                f"a launch of {block.machine.program.threads} threads gives {pool.entry} registers to each",
+                "TB536",
             )  # fmt: skip
     need = (count - now) * 32 * len(rs.warps)
     if need > 0:
