@@ -16,6 +16,12 @@ from typing import Literal
 from tilebench.backends.cpu.text import suffix, vector
 
 
+STEP = 32
+"""Most multiplications in one round of the loop over k: enough to hide its counter; more only takes longer to
+compile.
+"""
+
+
 @dataclass(frozen=True)
 class Product:
     """c[m, n] += a @ b of one element type, K being an argument that `k` divides. am, ak: strides of A along
@@ -153,7 +159,7 @@ def _tile(
     # Where row r of A and vector v of B start, and their strides along k.
     a_start, am, ak = (p.a_depth, 1, rows) if p.a_depth else (p.am, p.am, p.ak)
     b_start, bk = (p.b_depth, vectors * lanes) if p.b_depth else (1, p.bk)
-    unroll = next(u for u in (4, 2, 1) if p.k % u == 0)
+    unroll = next(u for u in (4, 2, 1) if p.k % u == 0 and (u == 1 or u * rows * vectors <= STEP))
     out += [
         f"  %{t}am = mul i64 {row}, {a_start}",
         f"  %{t}a = getelementptr {kind}, ptr %A, i64 %{t}am",

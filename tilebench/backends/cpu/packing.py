@@ -59,7 +59,9 @@ class Packing(Reductions):
         return panels(side.operand, side.size, lanes, self.tile_of_host, compute_type(wide_type(dtype)))
 
     def pack(self, op: Copy, side: Side, rounds: dict[Var, int] | None = None) -> bool:
-        """Write a copy as panels; False where it is not of that kind."""
+        """Write a copy as panels; False where it is not of that kind, or not worth it: an A that is copied
+        once in a block is read as fast where it lies.
+        """
         source, target = op.source, op.destination.buffer
         root = source.buffer
         wide = [d for d, e in enumerate(source.extents) if e != 1]
@@ -71,6 +73,7 @@ class Packing(Reductions):
             or root_of(root) is not root
             or self.place(root).strides[wide[1]].name != "1"
             or not (op.outside is None or is_const(op.outside))
+            or not (side.operand == "B" or any(s.stop is not None for s in self.steps))
         ):
             return False
         rounds = rounds or {}
