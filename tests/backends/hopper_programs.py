@@ -211,23 +211,24 @@ def copy(rank: int = 2, swizzle: int = 128) -> Program:
     )
 
 
-def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
+def gemm(dtype: DType = bfloat16, stages: int = 4, n: int = 128) -> Program:
     """C = A @ B.T for A (M, K), B (N, K), C (M, N) of one 16-bit type; sizes are symbolic.
 
-    K and N must be multiples of 8, K at least 1. Block tile 128 x 128 x 64: a producer warpgroup feeds a ring
-    of `stages` tiles by bulk loads, two consumer warpgroups multiply 64 rows each and store through stmatrix
-    and bulk stores. Grid: (ceil(N / 128), ceil(M / 128)); 384 threads.
+    K and N must be multiples of 8, K at least 1. Block tile 128 x n x 64, n a multiple of 64: a producer
+    warpgroup feeds a ring of two or more `stages` by bulk loads, two consumer warpgroups multiply 64 rows each
+    and store through stmatrix and bulk stores. Grid: (ceil(N / n), ceil(M / 128)); 384 threads.
     """
+    assert stages > 1, "a stage is given back after the next was multiplied"
     p = Parts()
     M, N, K = (p.symbol(n) for n in "MNK")
     a, b = p.tensor("A", (M, K), dtype), p.tensor("B", (N, K), dtype)
     c = p.tensor("C", (M, N), dtype, "out")
-    map_a, map_b, map_c = p.map(a, (64, 128), 128), p.map(b, (64, 128), 128), p.map(c, (64, 64), 128)
-    tile = 128 * 64
-    tiles_a, tiles_b = p.tile("As", tile, dtype, stages), p.tile("Bs", tile, dtype, stages)
-    staged = p.tile("Cs", 64 * 64, dtype, 4)
+    map_a, map_b, map_c = p.map(a, (64, 128), 128), p.map(b, (64, n), 128), p.map(c, (64, 64), 128)
+    tile, tile_b, panels = 128 * 64, n * 64, n // 64
+    tiles_a, tiles_b = p.tile("As", tile, dtype, stages), p.tile("Bs", tile_b, dtype, stages)
+    staged = p.tile("Cs", 64 * 64, dtype, 2 * panels)
     full, empty = p.tile("full", stages, uint64), p.tile("empty", stages, uint64)
-    acc, packed = p.array("acc", 64, float32), p.array("packed", 64, dtype)
+    acc, packed = p.array("acc", n // 2, float32), p.array("packed", n // 2, dtype)
     bx, by, t, k, k2 = (variable(n) for n in ("bx", "by", "t", "k", "k"))
     steps = (K + 63) // 64
 
@@ -248,7 +249,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
                     MBarrierWait(empty, slot, 1 - phase),
                     MBarrierExpect(full, slot, map_a.bytes + map_b.bytes),
                     BulkLoad(tiles_a, slot * tile, map_a, (k * 64, by * 128), full, slot),
-                    BulkLoad(tiles_b, slot * tile, map_b, (k * 64, bx * 128), full, slot),
+                    BulkLoad(tiles_b, slot * tile_b, map_b, (k * 64, bx * n), full, slot),
                 ),
             ),
         ),
@@ -271,7 +272,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
                 MBarrierWait(full, slot, phase),
                 WgmmaFence(),
                 Wgmma(
-                    128,
+                    n,
                     acc,
                     const(0),
                     tiles_a,
@@ -279,7 +280,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
                     (0, 16, 32, 48),
                     K_MAJOR,
                     tiles_b,
-                    slot * tile,
+                    slot * tile_b,
                     (0, 16, 32, 48),
                     K_MAJOR,
                     binary("ne", k2, const(0)),
@@ -296,7 +297,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
         Bind(lane, tid % 32),
         Bind(row, tid // 32 * 16 + lane % 16),
         unrolled(
-            2,
+            panels,
             panel,
             unrolled(
                 4,
@@ -308,7 +309,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
                 ),
                 StMatrix(
                     staged,
-                    (group * 2 + panel) * (64 * 64) + swizzled(row, chunk, 128, dtype.bytes),
+                    (group * panels + panel) * (64 * 64) + swizzled(row, chunk, 128, dtype.bytes),
                     packed,
                     first,
                     4,
@@ -323,11 +324,11 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
                 *(
                     BulkStore(
                         map_c,
-                        (bx * 128 + i * 64, by * 128 + group * 64),
+                        (bx * n + i * 64, by * 128 + group * 64),
                         staged,
-                        (group * 2 + i) * (64 * 64),
+                        (group * panels + i) * (64 * 64),
                     )
-                    for i in range(2)
+                    for i in range(panels)
                 ),
                 BulkCommit(),
                 BulkWait(0),
@@ -336,7 +337,7 @@ def gemm(dtype: DType = bfloat16, stages: int = 4) -> Program:
     )
     return p.program(
         "gemm",
-        ((N + 127) // 128, (M + 127) // 128),
+        ((N + (n - 1)) // n, (M + 127) // 128),
         (bx, by),
         t,
         (
