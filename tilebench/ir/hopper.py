@@ -70,10 +70,10 @@ class MBarrierWait(Stmt):
 class TensorMap:
     """A tensor as bulk copies see it; the host makes it at each launch and it is passed by value.
 
-    All tuples innermost dimension first. sizes: extents (Exprs of the kernel's symbols); strides: of dimensions 1
-    and up, in elements (dimension 0 has stride 1); box: elements of one copy; swizzle: span in bytes, 0 for none
-    (then box[0] * itemsize <= 256 elements; else <= the span). Elements outside read as zero, and are not
-    written. Source: CUDA driver API, cuTensorMapEncodeTiled.
+    All tuples innermost dimension first. sizes: extents (Exprs of the kernel's symbols); strides: of
+    dimensions 1 and up, in elements (dimension 0 has stride 1); box: elements of one copy; swizzle: span in
+    bytes, 0 for none (then box[0] <= 256 elements; else <= the span). Elements outside read as zero, and are
+    not written. Source: CUDA driver API, cuTensorMapEncodeTiled.
     """
 
     name: str
@@ -166,10 +166,10 @@ class Wgmma(Stmt):
     """One warpgroup's d[64, n] (+)= a[64, K] @ b[K, n], asynchronous: wgmma.mma_async for each k step.
 
     d: registers, n / 2 consecutive elements from d_index, laid out as layouts.atoms.wgmma_c(n). a: registers
-    (a_descriptor None; consecutive elements as wgmma_a) or shared memory. a_steps, b_steps: for each k step (16
-    elements of 16 bits, 32 of 8, 8 of 32), the element offset from a_index, b_index; indices into shared memory
-    are before the swizzle. accumulate: false (uniform in the warpgroup) makes the first step overwrite d.
-    Registers of d, and of a, belong to the product from here to the `WgmmaWait` that ends its group.
+    (a_descriptor None; consecutive elements as wgmma_a) or shared memory. a_steps, b_steps: for each k step
+    (16 elements of 16 bits, 32 of 8, 8 of 32), the element offset from a_index, b_index; indices into shared
+    memory are before the swizzle. accumulate: false (uniform in the warpgroup) makes the first step overwrite
+    d. Registers of d, and of a, belong to the product from here to the `WgmmaWait` that ends its group.
     """
 
     n: int
@@ -216,8 +216,8 @@ class WgmmaWait(Stmt):
 class StMatrix(Stmt):
     """stmatrix.sync.aligned.m8n8.x{matrices}[.trans].shared.b16: the inverse of LdMatrix.
 
-    Lane 8*m + r gives the address of row r of matrix m (destination_index, 16-byte aligned); register m of each
-    lane is source[source_index + m * (4 / itemsize) ...].
+    Lane 8*m + r gives the address of row r of matrix m (destination_index, 16-byte aligned); register m of
+    each lane is source[source_index + m * (4 / itemsize) ...].
     """
 
     destination: Memory
@@ -243,7 +243,8 @@ class SetMaxRegisters(Stmt):
 
 
 THREAD_STATEMENTS = (
-    MBarrierInit, MBarrierInitFence, MBarrierArrive, MBarrierExpect, MBarrierWait, BulkLoad, BulkStore, BulkCommit,
-    BulkWait, FenceProxyAsync, Wgmma, WgmmaFence, WgmmaCommit, WgmmaWait, StMatrix, SetMaxRegisters,
+    MBarrierInit, MBarrierInitFence, MBarrierArrive, MBarrierExpect, MBarrierWait, BulkLoad, BulkStore,
+    BulkCommit, BulkWait, FenceProxyAsync, Wgmma, WgmmaFence, WgmmaCommit, WgmmaWait, StMatrix,
+    SetMaxRegisters,
 )  # fmt: skip
 """All of the above: for the verifier and the printers."""

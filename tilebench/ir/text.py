@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from tilebench.errors import Loc
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilebench.ir.hopper import TensorMap
 from tilebench.ir.thread import Program
 from tilebench.ir.tile import (
+    Acquire,
     Bind,
     Break,
     Buffer,
@@ -21,7 +23,9 @@ from tilebench.ir.tile import (
     Kernel,
     Parallel,
     Pipelined,
+    Produce,
     Region,
+    Release,
     Seq,
     Stmt,
     Store,
@@ -98,7 +102,7 @@ def _value_text(value: Any) -> str:
             return expr_text(value)
         case Region():
             return region_text(value)
-        case Buffer():
+        case Buffer() | TensorMap():
             return value.name
         case tuple():
             return "(" + ", ".join(_value_text(v) for v in cast("tuple[Any, ...]", value)) + ")"
@@ -169,6 +173,19 @@ def print_stmt(stmt: Stmt) -> Printed:
                     visit(op, depth + 1)
             case Wait():
                 put(depth, f"wait {s.token.name} pending={s.pending}", s.loc)
+            case Produce():
+                put(depth, f"produce {s.channel.name}:", s.loc)
+                for op in s.copies:
+                    visit(op, depth + 1)
+            case Acquire():
+                put(depth, f"acquire {s.channel.name}" + (" again" if s.again else ""), s.loc)
+            case Release():
+                what = (
+                    f"release {s.channel.name}"
+                    + {"own": "", "previous": "'s slot before", "none": ": nothing"}[s.give]
+                )
+                what += "" if s.condition is None else f" if {expr_text(s.condition)}"
+                put(depth, what + (", next slot" if s.advance else ""), s.loc)
             case Versioned():
                 table = ", ".join(f"{b.name}#{expr_text(v)}" for b, v in s.versions.items())
                 put(depth, f"with {table}:", s.loc)
@@ -228,7 +245,8 @@ def print_program(program: Program) -> Printed:
     ]
     head += [f"  register {m.name}: {m.dtype}[{expr_text(m.shape[0])}]" for m in program.registers]
     head += [
-        f"  tensor map {m.name}: {m.memory.name}, boxes of {'x'.join(map(str, m.box))}, {m.swizzle}-byte swizzle"
+        f"  tensor map {m.name}: {m.memory.name}, boxes of {'x'.join(map(str, m.box))}, "
+        f"{m.swizzle}-byte swizzle"
         for m in program.tensor_maps
     ]
     out = Printed("\n".join(head), tuple([None] * len(head)))

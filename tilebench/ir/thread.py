@@ -179,14 +179,14 @@ class Role:
 class Program:
     """A lowered kernel: `prologue` is run by all threads, then each role runs its body.
 
-    One role of all threads, or producers and consumers: ranges of whole warpgroups. Roles with one and the same
-    body object are written to the text once; the emulator runs each on its own.
+    One role of all threads, or producers and consumers: ranges of whole warpgroups. Roles with one and the
+    same body object are written to the text once; the emulator runs each on its own.
 
     params: as in Kernel; globals: Buffer -> its flat Memory; symbols: scalar arguments appended after the
     params; blocks/thread: the Vars for blockIdx and the flat thread index in the block; grid in Exprs of
     symbols; shared_bytes: dynamic shared memory; registers: every register array used (declared at the top of
-    its role); tensor_maps: passed behind params, symbols and workspaces; facts: free-form numbers for the report
-    (min_blocks, swizzle_panel ...).
+    its role); tensor_maps: passed behind params, symbols and workspaces; facts: free-form numbers for the
+    report (min_blocks, swizzle_panel ...).
     """
 
     name: str

@@ -301,11 +301,13 @@ class Issue(Stmt):
 class Wait(Stmt):
     """Block until at most `pending` groups of `token` are still under way (tile level).
 
-    After it the issuing thread sees the data; other threads see it after the next barrier.
+    After it the issuing thread sees the data; other threads see it after the next barrier. buffers: fragments
+    that belong to the threads again (of warpgroup products).
     """
 
     token: Token
     pending: int
+    buffers: tuple[Buffer, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +316,65 @@ class Versioned(Stmt):
 
     versions: Mapping[Buffer, Expr]
     body: Stmt
+
+
+# ------------------------------------------------------------------ producers and consumers
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """A ring of `stages` versions of `buffers`, filled by a producer and emptied by the other threads.
+
+    Each version has a full and an empty mbarrier. slot, phase: var buffers in which each side counts where it
+    is in the ring: version number, and the parity of the barriers' phase. elected: one thread of a warpgroup
+    gives a version back for all, since only products read it; else every thread does.
+    """
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    stages: int
+    slot: Buffer
+    phase: Buffer
+    elected: bool = True
+
+    @property
+    def version(self) -> Expr:
+        """The version in turn, as an expression."""
+        return Load(self.slot, (const(0),), dtype=self.slot.dtype) if self.stages > 1 else const(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Produce(Stmt):
+    """The producer waits for its slot of the ring to be empty, starts the copies into it, and goes on to the
+    next slot (tile level).
+    """
+
+    channel: Channel
+    copies: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Acquire(Stmt):
+    """The consumers wait until their slot of the ring is full (tile level).
+
+    again: it is known to be full, and asking once more only keeps the compiler from moving what follows
+    ahead.
+    """
+
+    channel: Channel
+    again: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Release(Stmt):
+    """The consumers give a slot of the ring back, their own or the one that they had before it, when
+    `condition` holds; then they go on to the next slot (`advance`) (tile level).
+    """
+
+    channel: Channel
+    give: Literal["own", "previous", "none"] = "own"
+    advance: bool = True
+    condition: Expr | None = None
 
 
 # ------------------------------------------------------------------ the kernel

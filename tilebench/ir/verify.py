@@ -42,6 +42,7 @@ from tilebench.ir.thread import (
     VectorCopy,
 )
 from tilebench.ir.tile import (
+    Acquire,
     Assert,
     AtomicRMW,
     Bind,
@@ -56,7 +57,9 @@ from tilebench.ir.tile import (
     Parallel,
     Pipelined,
     Print,
+    Produce,
     Region,
+    Release,
     Seq,
     Stmt,
     Store,
@@ -257,9 +260,12 @@ THREAD: tuple[Rule, ...] = (
 
 _EXPR = (Const, Var, Load, Unary, Binary, Cast, Select, Call)
 _SHARED = (Seq, For, While, If, Break, Continue, Bind, Store, AtomicRMW, Evaluate, Assert, Print)
-_TILE_ONLY = (Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp)
+_TILE_ONLY = (
+    Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp, Produce, Acquire, Release,
+)  # fmt: skip
 _THREAD_ONLY = (
-    VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma, *hopper.THREAD_STATEMENTS,
+    VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma,
+    *hopper.THREAD_STATEMENTS,
 )  # fmt: skip
 
 

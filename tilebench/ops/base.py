@@ -143,6 +143,8 @@ class ThreadBuilder(Protocol):
     threads: int
     thread: Expr
     """Flat index of the thread within its role; lane = thread % 32, warp = thread // 32."""
+    asynchronous: bool
+    """Whether somebody else waits for what the op starts."""
 
     def instruction(self, op: Any) -> Instruction:
         """What `select` chose for the op."""
@@ -162,6 +164,14 @@ class ThreadBuilder(Protocol):
 
     def shared_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
         """Flat element index of region[coordinates] in shared memory (layout, swizzle, version applied)."""
+        ...
+
+    def shared_start(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
+        """As shared_index, before the swizzle: where a matrix descriptor starts."""
+        ...
+
+    def warp_grid(self, op: Any) -> tuple[int, int]:
+        """(warps along M, warps along N) of a gemm."""
         ...
 
     def global_index(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr, Expr | None]:

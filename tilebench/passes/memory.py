@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tilebench.errors import TargetError
 from tilebench.ir.rewrite import children, walk
-from tilebench.ir.tile import Buffer, For, Pipelined, Stmt, While
+from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
@@ -45,6 +45,12 @@ def allocate(scheduled: Scheduled) -> Allocated:
         others = [s for s in slots.values() if not reuse or (s.first <= life.last and life.first <= s.last)]
         slots[life.buffer] = Slot(_lowest(size, alignment, others), size, life.first, life.last)
     total = max((s.offset + s.size for s in slots.values()), default=0)
+    rings = channels_of(scheduled.body)
+    barriers: dict[Channel, int] = {}
+    for ring in rings:
+        total = -(-total // 8) * 8
+        barriers[ring] = total
+        total += 2 * 8 * ring.stages
     facts = scheduled.placed.partitioned.selected.typed.target.facts
     limit = facts.shared_per_block if facts is not None else DEFAULT_LIMIT
     scratch = _scratch(scheduled, total) if total + SCRATCH_RESERVE > limit else None
@@ -53,7 +59,12 @@ def allocate(scheduled: Scheduled) -> Allocated:
     if facts is not None and total > facts.shared_per_block:
         raise _too_much(scheduled, slots, scratch, total, facts.shared_per_block)
     ordered = {life.buffer: slots[life.buffer] for life in lives}
-    return Allocated(scheduled, ordered, scratch, total)
+    return Allocated(scheduled, ordered, scratch, total, barriers)
+
+
+def channels_of(body: Stmt) -> list[Channel]:
+    """The rings that a producer fills, in program order."""
+    return list(dict.fromkeys(n.channel for n in walk(body) if isinstance(n, Produce)))
 
 
 def _lowest(size: int, alignment: int, others: Sequence[Slot]) -> int:
@@ -99,7 +110,9 @@ def lifetimes(body: Stmt) -> list[Life]:
         for t in own_touches(s):
             if t.buffer.scope == "shared":
                 found.setdefault(t.buffer, []).append(t)
-    return [Life(buffer, *_life(buffer, ts, body, numbers)) for buffer, ts in found.items()]
+    ahead = {b for ring in channels_of(body) for b in ring.buffers}  # the producer may fill them at once
+    lives = [Life(buffer, *_life(buffer, ts, body, numbers)) for buffer, ts in found.items()]
+    return [Life(x.buffer, 0, x.last) if x.buffer in ahead else x for x in lives]
 
 
 def numbered(body: Stmt) -> list[Stmt]:

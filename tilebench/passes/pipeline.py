@@ -40,6 +40,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.ops.copy import Copy
+from tilebench.passes.handover import hand_over
 from tilebench.passes.pipeline_table import Table, read_table
 from tilebench.passes.regions import Touch, leaves_loop, overwrites, root_of, touches
 from tilebench.passes.schedule import scheduled_op
@@ -51,6 +52,8 @@ def pipeline(placed: Placed) -> Scheduled:
     """Open the pipelined loops. Raises SyncError TB43x for an order=, stage= or group= that is no schedule of
     the loop.
     """
+    if placed.partitioned.specialised:
+        return hand_over(placed)
     opener = _Opener(placed)
     body = opener.visit(placed.kernel.body)
     return Scheduled(placed, body, tuple(opener.schedules), opener.versions)

@@ -44,12 +44,13 @@ from tilebench.passes.indices import Affine, divisor, own_registers, split_index
 from tilebench.passes.stages import Reason
 
 AnyLayout = FragmentLayout | SharedLayout
+S = TypeVar("S", bound=Stmt)
 T = TypeVar("T")
 WARP = 32
 VECTOR_BYTES = 16
 
 
-def find_by_place(facts: Mapping[TileOp, T], op: TileOp) -> T | None:
+def find_by_place(facts: Mapping[S, T], op: S) -> T | None:
     """The fact about an op, or about the op of the same kind and place that it was rebuilt from."""
     if op in facts:
         return facts[op]

@@ -1,9 +1,12 @@
 """Selected -> Partitioned: which threads do what, and how the warps split each gemm.
 
-One role for now: all threads do everything. A gemm's warps are laid out by its policy: the split with the
-smallest operand traffic (Square), as many as possible along M (FullRow) or N (FullCol). Dependences overrule
-Square: a row of the product stays in one warp where the program folds rows (a row's maximum or sum), or feeds
-the product to another gemm as its left operand (an accumulator's columns are then that operand's registers).
+One role of all threads; or, where select gave the bulk copies to a producer, the program's own threads as
+consumers, a warpgroup each, and behind them one warpgroup of which a single thread starts the copies.
+Registers move from the producer to the consumers (setmaxnreg) when there are two consumer warpgroups or more:
+with one, a thread can have 255 anyway. A gemm's warps are laid out by its policy: the split with the smallest
+operand traffic (Square), as many as possible along M (FullRow) or N (FullCol). Dependences overrule Square: a
+row of the product stays in one warp where the program folds rows (a row's maximum or sum), or feeds the
+product to another gemm as its left operand (an accumulator's columns are then that operand's registers).
 Gemms into one accumulator share their split.
 """
 
@@ -15,13 +18,16 @@ from tilebench.errors import Loc
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import AtomicRMW, Buffer, Parallel, Stmt, Store, TileOp
 from tilebench.ops.base import Op
-from tilebench.ops.gemm import Gemm, GemmWarpPolicy
+from tilebench.ops.gemm import Gemm, GemmWarpPolicy, wgmma
 from tilebench.ops.gemm.place import warp_splits
+from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.ops.reduce import Reduce
+from tilebench.passes.specialise import WARPGROUP
 from tilebench.passes.stages import Partitioned, Reason, RoleSpec, Selected
 
-ROW_LIMIT = 16
-"""Rows of an mma atom: what a warp has at least."""
+PRODUCER = "producer"
+PRODUCER_REGISTERS = 24
+"""The least that setmaxnreg can ask for: one thread that starts copies needs no more."""
 
 
 def partition(selected: Selected) -> Partitioned:
@@ -31,7 +37,7 @@ def partition(selected: Selected) -> Partitioned:
     gemms = [
         n
         for n in walk(kernel.body)
-        if isinstance(n, Gemm) and selected.instructions[n].name.startswith("mma")
+        if isinstance(n, Gemm) and selected.instructions[n].name.startswith(("mma", WGMMA))
     ]
     together = _Groups()
     folded: dict[Buffer, Loc | None] = {}
@@ -48,7 +54,12 @@ def partition(selected: Selected) -> Partitioned:
     reasons: dict[TileOp, Reason] = {}
     chosen: dict[Buffer, tuple[tuple[int, int], Loc | None]] = {}
     for g in gemms:
-        grid, reason = _grid(g, warps, together, folded, feeds)
+        if selected.instructions[g].name == WGMMA:
+            m, n, _ = g.mnk
+            possible = [(4 * gm, gn) for gm, gn in wgmma.splits(m, n, kernel.thread_count)]
+        else:
+            possible = list(warp_splits(*g.mnk[:2], warps))
+        grid, reason = _grid(g, warps, possible, together, folded, feeds)
         earlier = chosen.setdefault(g.c.buffer, (grid, g.loc))
         if earlier[0] != grid:
             grid, reason = (
@@ -56,14 +67,34 @@ def partition(selected: Selected) -> Partitioned:
                 Reason(f"as the earlier product into {g.c.buffer.name}", g.loc, _places(earlier[1])),
             )
         grids[g], reasons[g] = grid, reason
-    return Partitioned(selected, (RoleSpec("all", 0, kernel.thread_count),), grids, reasons)
+    roles, registers = _roles(kernel.thread_count, selected.specialised)
+    return Partitioned(selected, roles, grids, reasons, registers)
+
+
+def _roles(threads: int, specialised: bool) -> tuple[tuple[RoleSpec, ...], dict[str, int]]:
+    """The roles, and the registers that each asks for."""
+    if not specialised:
+        return (RoleSpec("all", 0, threads),), {}
+    consumers = threads // WARPGROUP
+    roles = [RoleSpec(f"consumer{i}", i * WARPGROUP, WARPGROUP) for i in range(consumers)]
+    roles.append(RoleSpec(PRODUCER, threads, WARPGROUP))
+    if consumers == 1:
+        return tuple(roles), {}
+    each = 65536 // (threads + WARPGROUP) // 8 * 8
+    spare = each * (consumers + 1) - PRODUCER_REGISTERS
+    registers = {r.name: min(240, spare // consumers // 8 * 8) for r in roles[:-1]}
+    return tuple(roles), {**registers, PRODUCER: PRODUCER_REGISTERS}
 
 
 def _grid(
-    g: Gemm, warps: int, together: _Groups, folded: dict[Buffer, Loc | None], feeds: dict[Buffer, Loc | None]
+    g: Gemm,
+    warps: int,
+    splits: list[tuple[int, int]],
+    together: _Groups,
+    folded: dict[Buffer, Loc | None],
+    feeds: dict[Buffer, Loc | None],
 ) -> tuple[tuple[int, int], Reason]:
     m, n, _ = g.mnk
-    splits = list(warp_splits(m, n, warps))
     most = max(wm * wn for wm, wn in splits)
     splits = [s for s in splits if s[0] * s[1] == most]
     spare = (

@@ -13,9 +13,13 @@ from collections.abc import Iterator, Mapping
 from tilebench.errors import TargetError, located
 from tilebench.ir.expr import Expr, Load, Var
 from tilebench.ir.rewrite import children, substitute, walk
-from tilebench.ir.tile import Bind, Pipelined, Stmt, TileOp
+from tilebench.ir.tile import Bind, Buffer, Kernel, Pipelined, Stmt, TileOp
 from tilebench.ops.base import Instruction, Offer, Op
 from tilebench.ops.copy import Copy
+from tilebench.ops.copy.bulk import NAME as BULK
+from tilebench.ops.gemm import Gemm
+from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 
 ASYNCHRONOUS = "cp.async"
@@ -28,13 +32,19 @@ def select(typed: Typed) -> Selected:
     reasons: dict[TileOp, Reason] = {}
     declined: dict[TileOp, tuple[Reason, ...]] = {}
     bound = bound_indices(kernel.body)
+    offered: dict[Op, tuple[Offer, ...]] = {}
     for op, loop in _ops(kernel.body, None):
+        with located(op.loc):
+            if op not in typed.per_thread:
+                offered[op] = _offers(op, typed, bound, loop)
+    division = _division(typed, offered)
+    for op, _ in _ops(kernel.body, None):
         with located(op.loc):
             if op in typed.per_thread:
                 instructions[op] = Instruction("expand")
                 reasons[op] = Reason("each thread does it for itself", op.loc)
                 continue
-            offers = _offers(op, typed, bound, loop)
+            offers = _with_producer(op, offered[op], division)
             taken = next((o for o in offers if o.legal), None)
             if taken is None:
                 raise _impossible(op, typed, offers)
@@ -43,7 +53,37 @@ def select(typed: Typed) -> Selected:
             before = offers[: offers.index(taken)]
             if before:
                 declined[op] = tuple(Reason(f"{o.instruction.name}: {o.reason}", op.loc) for o in before)
-    return Selected(typed, instructions, reasons, declined)
+    return Selected(typed, instructions, reasons, declined, bool(division.copies), division.reason)
+
+
+def _division(typed: Typed, offered: Mapping[Op, tuple[Offer, ...]]) -> Specialisation:
+    """Whether a producer makes the bulk copies."""
+
+    def takes(op: Op, name: str) -> bool:
+        return any(o.legal and o.instruction.name == name for o in offered[op])
+
+    candidates = [op for op in offered if isinstance(op, Copy) and takes(op, BULK)]
+    products = sum(isinstance(op, Gemm) and takes(op, WGMMA) for op in offered)
+    return specialise(typed.kernel, typed.per_thread, candidates, products)
+
+
+def _with_producer(op: Op, offers: tuple[Offer, ...], division: Specialisation) -> tuple[Offer, ...]:
+    """Bulk copies are for the producer alone; where there is one, nobody else copies asynchronously."""
+    if not isinstance(op, Copy):
+        return offers
+    if op not in division.copies:
+        reason = division.against.get(op, division.reason)
+        offers = tuple(
+            Offer(o.instruction, False, reason) if o.legal and o.instruction.name == BULK else o
+            for o in offers
+        )
+    if division.copies:
+        alone = "the producer's bulk copies are the ones that run ahead"
+        offers = tuple(
+            Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o
+            for o in offers
+        )
+    return offers
 
 
 def bound_indices(body: Stmt) -> Mapping[Var, Expr]:
@@ -75,6 +115,8 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     written_out = substitute(op, bound) if bound else op
     assert isinstance(written_out, Op)
     offers = written_out.offers(typed.target, typed.kernel.thread_count)
+    if isinstance(op, Gemm):
+        return _without_wgmma(op, typed.kernel, offers)
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
     alone = "nothing to overlap with: the copy is in no loop with num_stages of 2 or more"
@@ -82,6 +124,21 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
         Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o
         for o in offers
     )
+
+
+def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """The offers, less the warpgroup product where an operand cannot have the layout that it reads."""
+    layouts: Mapping[Buffer, object] = kernel.attributes.get("layouts", {})
+    viewed = {b.view_of for b in kernel.buffers if b.view_of is not None}
+    for region in (op.a, op.b):
+        buffer = region.buffer
+        if buffer.scope == "shared" and (buffer in layouts or buffer in viewed):
+            why = "has a layout of the program's own" if buffer in layouts else "is reread by a view"
+            return tuple(
+                Offer(o.instruction, False, f"{buffer.name} {why}")
+                if o.legal and o.instruction.name == WGMMA else o for o in offers
+            )  # fmt: skip
+    return offers
 
 
 def _impossible(op: Op, typed: Typed, offers: tuple[Offer, ...]) -> TargetError:

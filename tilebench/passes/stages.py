@@ -14,7 +14,7 @@ from typing import Literal
 from tilebench.errors import Loc
 from tilebench.ir.expr import Expr
 from tilebench.ir.thread import Program
-from tilebench.ir.tile import Buffer, Kernel, Parallel, Pipelined, Stmt, TileOp
+from tilebench.ir.tile import Buffer, Channel, Kernel, Parallel, Pipelined, Stmt, TileOp
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.ops.base import Cost, Instruction
 from tilebench.targets import Target
@@ -49,12 +49,17 @@ class Typed:
 
 @dataclass(frozen=True)
 class Selected:
-    """passes/select.py: the instruction of each op; declined: instructions not taken, with the reason."""
+    """passes/select.py: the instruction of each op; declined: instructions not taken, with the reason.
+
+    producer: why copies are the work of warps of their own, or why they are not.
+    """
 
     typed: Typed
     instructions: Mapping[TileOp, Instruction]
     reasons: Mapping[TileOp, Reason]
     declined: Mapping[TileOp, tuple[Reason, ...]]
+    specialised: bool = False
+    producer: str = ""
 
     @property
     def kernel(self) -> Kernel:
@@ -73,17 +78,26 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class Partitioned:
-    """passes/roles.py: roles, and how the warps of a role split each gemm: op -> (warps along M, along N)."""
+    """passes/roles.py: roles, and how the warps of a role split each gemm: op -> (warps along M, along N).
+
+    registers: setmaxnreg of each role by name; none where it does not pay.
+    """
 
     selected: Selected
     roles: tuple[RoleSpec, ...]
     warp_grids: Mapping[TileOp, tuple[int, int]]
     reasons: Mapping[TileOp, Reason]
+    registers: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def kernel(self) -> Kernel:
         """The tile program that the stage is of."""
         return self.selected.kernel
+
+    @property
+    def specialised(self) -> bool:
+        """Whether a producer makes the copies."""
+        return len(self.roles) > 1
 
 
 @dataclass(frozen=True)
@@ -170,6 +184,8 @@ class Allocated:
     slots: Mapping[Buffer, Slot]
     scratch: Slot | None
     shared_bytes: int
+    barriers: Mapping[Channel, int] = field(default_factory=dict[Channel, int])
+    """Byte offset of each ring's full barriers; its empty ones follow them."""
 
     @property
     def kernel(self) -> Kernel:

@@ -23,6 +23,7 @@ from tilebench.errors import Loc
 from tilebench.ir.expr import Expr
 from tilebench.ir.rewrite import calls, children, seq
 from tilebench.ir.tile import (
+    Acquire,
     Break,
     Buffer,
     Continue,
@@ -31,6 +32,8 @@ from tilebench.ir.tile import (
     Issue,
     Parallel,
     Pipelined,
+    Produce,
+    Release,
     Seq,
     Stmt,
     SyncThreads,
@@ -166,6 +169,8 @@ class _Walker:
                 state = state.copy()
                 state.pending.clear()
                 return state
+            case Produce() | Acquire() | Release():
+                return state  # the ring's mbarriers order what it is for
             case Issue():
                 return self._issue(s, state)
             case Wait():

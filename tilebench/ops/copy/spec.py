@@ -10,8 +10,17 @@ from typing import Any, ClassVar, Literal
 from tilebench.errors import TypeTileError
 from tilebench.ir.expr import Expr, Load, as_expr
 from tilebench.ir.tile import Buffer, Region, Stmt, Store
-from tilebench.ops.base import BlockValues, Cost, Lowering, Offer, Op, register
-from tilebench.ops.copy import cp_async
+from tilebench.ops.base import (
+    BlockValues,
+    Cost,
+    Lowering,
+    Offer,
+    Op,
+    PlaceContext,
+    Requirement,
+    register,
+)  # fmt: skip
+from tilebench.ops.copy import bulk, cp_async
 from tilebench.ops.regions import is_private, over, pair, region_bytes, shape_text, squeezed, writable
 from tilebench.targets import Target
 
@@ -75,7 +84,14 @@ class Copy(Op):
         block.write(self.destination, values.reshape(self.destination.shape))
 
     def offers(self, target: Target, threads: int) -> tuple[Offer, ...]:
-        return cp_async.offers(self, target, threads)
+        return (*bulk.offers(self, target), *cp_async.offers(self, target, threads))
+
+    def place(self, context: PlaceContext) -> tuple[Requirement, ...]:
+        if context.instruction(self).name != bulk.NAME:
+            return ()
+        tile = self.destination.buffer
+        reason = "as bulk copies lay a tile down: rows of the hardware's swizzle"
+        return (Requirement(tile, bulk.tile_layout(tile), True, reason, self.loc),)
 
     def cost(self) -> Cost:
         return Cost(

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tilebench.layouts import FragmentLayout, mma_accumulator, mma_k, mma_operand_a, mma_operand_b, swizzled
+from tilebench.layouts import (
+    FragmentLayout,
+    mma_accumulator,
+    mma_k,
+    mma_operand_a,
+    mma_operand_b,
+    swizzled,
+    wgmma_accumulator,
+    wgmma_operand_a,
+)  # fmt: skip
 from tilebench.ops.base import Instruction, Offer, PlaceContext, Requirement
+from tilebench.ops.gemm import wgmma
 from tilebench.targets import Target
 
 if TYPE_CHECKING:
@@ -50,6 +60,7 @@ def offers(op: Gemm, target: Target, threads: int) -> tuple[Offer, ...]:
     k = facts.get("k")
     good = f"tensor cores: {a} x {b} -> {op.c.dtype} in steps of 16x8x{k}"
     return (
+        *wgmma.offers(op, target, threads),
         Offer(Instruction(name, facts), not against, against or good),
         Offer(
             Instruction("fma"),
@@ -109,6 +120,8 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
     instruction = context.instruction(op)
     m, n, k = op.mnk
     found: list[Requirement] = []
+    if instruction.name == wgmma.NAME:
+        return _of_warpgroups(op, context)
     if instruction.name.startswith("mma"):
         bits = op.a.dtype.bits
         grid = context.warp_grid(op)
@@ -150,6 +163,23 @@ def requirements(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
                         region.buffer, layout, False, "swizzled: threads read rows of it side by side", op.loc
                     )
                 )
+    return tuple(found)
+
+
+def _of_warpgroups(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
+    m, n, k = op.mnk
+    wm, wn = context.warp_grid(op)
+    groups = (wm // 4, wn)
+    split = f"{groups[0]}x{groups[1]} warpgroups"
+    c = wgmma_accumulator((m, n), groups)
+    found = [_fragment(op.c, c, 1, f"the accumulator of wgmma, {split}")]
+    if op.a.buffer.scope == "fragment":
+        a = wgmma_operand_a((m, k), groups, op.a.dtype.bits)
+        found.append(_fragment(op.a, a, 1, f"operand A of wgmma from registers, {split}"))
+    for region in (op.a, op.b):
+        if region.buffer.scope == "shared":
+            reason = "swizzled rows, as the matrix descriptor of wgmma reads them"
+            found.append(Requirement(region.buffer, wgmma.operand_layout(region), True, reason, op.loc))
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ from tilebench.ops.base import (
     as_region,
     register,
 )
-from tilebench.ops.gemm import fma, mma, place
+from tilebench.ops.gemm import fma, mma, place, wgmma
 from tilebench.ops.regions import (
     Walk,
     accumulator,
@@ -80,6 +80,7 @@ class Gemm(Op):
         "mma.m16n8k8": mma.lower,
         "mma.m16n8k32": mma.lower,
         "fma": fma.lower,
+        "wgmma": wgmma.lower,
     }
 
     a: Region

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilebench.ir.hopper import SetMaxRegisters
 from tilebench.ir.thread import Program, Role
+from tilebench.ir.tile import Stmt
 from tilebench.passes.lower.builder import Builder
+from tilebench.passes.lower.handover import lower_producer, prologue, start_counting
 from tilebench.passes.lower.rasterise import rasterised_blocks
 from tilebench.passes.lower.statements import lower_stmt
+from tilebench.passes.roles import PRODUCER
 from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled, Slot, Synchronised
 
 __all__ = ["lower", "scratch_bytes"]
 
 
 def lower(stage: Synchronised) -> Lowered:
-    """The thread program of a kernel, one role of all threads."""
+    """The thread program of a kernel: one role of all threads, or consumers and their producer."""
     b = Builder(stage)
+    first: Stmt | None = None
     blocks = rasterised_blocks(b)
-    lower_stmt(b, stage.body)
+    if b.specialised:
+        first, roles = _handed_over(stage, b)
+    else:
+        lower_stmt(b, stage.body)
+        roles = (Role("all", 0, b.threads, b.finish()),)
     kernel = stage.kernel
     facts: dict[str, Any] = {
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
@@ -36,15 +45,42 @@ def lower(stage: Synchronised) -> Lowered:
         grid=kernel.grid,
         blocks=blocks,
         thread=kernel.thread,
-        threads=b.threads,
-        roles=(Role("all", 0, b.threads, b.finish()),),
-        registers=tuple(b.registers_used),
+        threads=sum(r.threads for r in roles),
+        roles=roles,
+        registers=tuple(dict.fromkeys(b.registers_used)),
         shared=tuple(b.shared_used),
         shared_bytes=b.shared_bytes,
         arch=b.target.arch or "",
         facts=facts,
+        prologue=first,
+        tensor_maps=tuple(b.tensor_maps.values()),
     )
     return Lowered(stage, program, tuple(b.conversions))
+
+
+def _handed_over(stage: Synchronised, b: Builder) -> tuple[Stmt, tuple[Role, ...]]:
+    """What all threads do first, and the roles; `b` has written the permutation of the blocks, if any."""
+    channels = list(stage.allocated.barriers)
+    specs = stage.allocated.scheduled.placed.partitioned
+    permuted, registers = list(b.root), specs.registers
+    if registers:
+        b.emit(SetMaxRegisters(registers[specs.roles[0].name], True))
+    start_counting(b, channels)
+    lower_stmt(b, stage.body)
+    producer = Builder(stage, beside=b)
+    for s in permuted:
+        producer.emit(s)
+    producer.ranges = {**b.ranges, b.kernel.thread: producer.ranges[b.kernel.thread]}
+    if registers:
+        producer.emit(SetMaxRegisters(registers[PRODUCER], False))
+    lower_producer(producer, stage.body, channels)
+    b.registers_used += producer.registers_used
+    consumer, produce = b.finish(), producer.finish()
+    roles = tuple(
+        Role(r.name, r.first_thread, r.threads, produce if r.name == PRODUCER else consumer)
+        for r in specs.roles
+    )
+    return prologue(b, channels), roles
 
 
 def scratch_bytes(placed: Placed) -> int:

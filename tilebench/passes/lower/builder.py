@@ -34,10 +34,11 @@ from tilebench.ir.expr import (
     select,
     to_bool,
 )  # fmt: skip
+from tilebench.ir.hopper import FenceProxyAsync, TensorMap
 from tilebench.ir.rewrite import rebuild, seq, variables, walk
 from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
 from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
-from tilebench.ir.tile import Bind, Buffer, For, If, Region, Seq, Stmt, Store
+from tilebench.ir.tile import Bind, Buffer, Channel, For, If, Region, Seq, Stmt, Store
 from tilebench.layouts import FragmentLayout, SharedLayout, row_major
 from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import MANY, divisor, flat_index
@@ -47,15 +48,21 @@ from tilebench.passes.uniform import per_thread_statements
 
 if TYPE_CHECKING:
     from tilebench.ops.base import Instruction, Op
+    from tilebench.passes.lower.handover import Ring
     from tilebench.passes.lower.nest import Nest
 
 INT32_MAX = 2**31 - 1
+CONSUMERS = 1
+"""The named barrier of all threads but the producer's."""
 
 
 class Builder:
-    """Writes the body of one role. Mutable while lowering; `program` parts are read off at the end."""
+    """Writes the body of one role. Mutable while lowering; `program` parts are read off at the end.
 
-    def __init__(self, stage: Synchronised) -> None:
+    beside: the builder of another role of the same program, whose memories and tensor maps it shares.
+    """
+
+    def __init__(self, stage: Synchronised, beside: Builder | None = None) -> None:
         allocated = stage.allocated
         placed = allocated.scheduled.placed
         self.stage = stage
@@ -68,7 +75,12 @@ class Builder:
         self.conversions: list[Reason] = []
         self.registers_used: list[Memory] = []
         self.shared_used: list[Memory] = []
-        self.globals: dict[Buffer, Memory] = {}
+        self.globals: dict[Buffer, Memory] = {} if beside is None else beside.globals
+        self.rings: dict[Channel, Ring] = {}
+        self.tensor_maps: dict[object, TensorMap] = {} if beside is None else beside.tensor_maps
+        self.specialised = placed.partitioned.specialised
+        self.fences = fences_needed(stage)
+        """Whether threads write shared memory that products or bulk stores read."""
         self.ranges: dict[Var, Interval] = {}
         self.divisors: dict[Var, int] = {}
         self.names: dict[Var, Expr] = {}
@@ -100,8 +112,12 @@ class Builder:
             self.ranges[var] = (0, (n if n is not None else INT32_MAX) - 1)
         for symbol in self.kernel.symbols:
             self.ranges[symbol] = (0, INT32_MAX)
+        if beside is not None:
+            self.ranges[self.kernel.thread] = (self.threads, self.threads + 127)
+            self.shared_used, self._memories = beside.shared_used, dict(beside.shared_memories())
+            self.rings = beside.rings
         for param in self.kernel.params:
-            if isinstance(param.value, Buffer):
+            if isinstance(param.value, Buffer) and param.value not in self.globals:
                 self.globals[param.value] = global_memory(param.value, _spanned(param.value))
 
     # -- bodies ----------------------------------------------------------------------------------------------
@@ -178,7 +194,17 @@ class Builder:
                 why=f"a barrier is needed here ({because}), and all threads of the block must reach it",
                 fix="compute the value before the `if`, into a T.alloc_var or a shared buffer",
             )
-        self.emit(Barrier(because=because))
+        self.meet(because)
+
+    def meet(self, because: str) -> None:
+        """A barrier of the threads that the program has; a producer takes no part in it."""
+        if self.fences:
+            self.emit(FenceProxyAsync())
+        self.emit(Barrier(CONSUMERS, self.threads, because) if self.specialised else Barrier(because=because))
+
+    def shared_memories(self) -> dict[Buffer, Memory]:
+        """Shared memory made so far, by buffer."""
+        return {k: m for k, m in self._memories.items() if m.space == "shared"}
 
     # -- names -----------------------------------------------------------------------------------------------
 
@@ -323,6 +349,23 @@ class Builder:
         if version is None or is_const(version, 0) or copies == 1:
             return memory, layout, const(0)
         return memory, layout, self.expr(version) * each
+
+    def shared_start(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
+        """Memory and element index of region[coordinates] before the swizzle: where a descriptor starts."""
+        memory, layout, version = self.shared(region.buffer)
+        thread = [self.expr(i) for i in region.index(coordinates)]
+        return memory, self.simple(as_expr(layout.linear_offset(*thread)) + version)
+
+    def version_start(self, buffer: Buffer, version: Expr) -> Expr:
+        """Element at which a version of a shared buffer starts."""
+        slot = self.stage.allocated.slots[buffer]
+        copies = self.stage.allocated.scheduled.versions.get(buffer, 1)
+        return version * (slot.size // copies // buffer.dtype.bytes) if copies > 1 else const(0)
+
+    def warp_grid(self, op: Op) -> tuple[int, int]:
+        """(warps along M, warps along N) of a gemm, from the partition."""
+        found = find_by_place(self.placed.partitioned.warp_grids, op)
+        return found if found is not None else (self.threads // 32, 1)
 
     def add_scratch(self, buffer: Buffer, start: int) -> None:
         """Let a shared buffer of this op stand in scratch, row-major, `start` bytes into it."""
@@ -568,6 +611,19 @@ class Builder:
             return found
         offers = op.offers(self.target, self.threads)
         return next(o.instruction for o in offers if o.legal)
+
+
+def fences_needed(stage: Synchronised) -> bool:
+    """Whether some thread writes shared memory that the async proxy reads."""
+    selected = stage.allocated.scheduled.placed.partitioned.selected
+    bulk: set[Buffer] = set()
+    for op, instruction in selected.instructions.items():
+        if instruction.name == "wgmma":
+            bulk |= {storage_of(r.buffer) for r in op.reads if r.buffer.scope == "shared"}
+    if not bulk:
+        return False
+    brought = {r.buffer for op, i in selected.instructions.items() if i.name == "bulk" for r in op.writes}
+    return bool(bulk - brought)
 
 
 def conjuncts(e: Expr) -> list[Expr]:

@@ -46,7 +46,7 @@ from tilebench.passes.indices import register_expr
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.wide import Plan, Wide, plan_wide
-from tilebench.passes.place_rules import flattened, free_layout, loop_layout, node_of_nest
+from tilebench.passes.place_rules import find_by_place, flattened, free_layout, loop_layout, node_of_nest
 
 
 def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = None) -> None:
@@ -56,7 +56,7 @@ def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = N
         _serially(b, names, extents, body)
         return
     if layout is None:
-        layout = b.placed.loops.get(nest)
+        layout = find_by_place(b.placed.loops, nest)
         if layout is None:
             layout, _ = loop_layout(nest, b.layouts, b.threads)
     with b.at(nest.loc):

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from tilebench.errors import InternalError, located
 from tilebench.ir.expr import Const, Expr, Load, Var, binary, const, int_value, is_const, unary
+from tilebench.ir.hopper import WgmmaWait
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
-from tilebench.ir.thread import Barrier, CpAsyncCommit, CpAsyncWait, Memory
+from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory
 from tilebench.ir.tile import (
+    Acquire,
     Assert,
     AtomicRMW,
     Bind,
@@ -24,7 +26,9 @@ from tilebench.ir.tile import (
     Parallel,
     Pipelined,
     Print,
+    Produce,
     Region,
+    Release,
     Seq,
     Stmt,
     Store,
@@ -79,11 +83,19 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
             case Print():
                 _print(b, s)
             case SyncThreads():
-                b.emit(Barrier(because="; ".join(_because(s))))
+                b.meet("; ".join(_because(s)))
             case Issue():
                 _issue(b, s)
+            case Wait() if s.token.kind == "wgmma":
+                b.emit(WgmmaWait(s.pending, tuple(b.fragment(x)[0] for x in s.buffers)))
             case Wait():
                 b.emit(CpAsyncWait(s.pending))
+            case Produce():
+                pass  # another role does it
+            case Acquire() | Release():
+                from tilebench.passes.lower.handover import lower_acquire, lower_release
+
+                lower_acquire(b, s) if isinstance(s, Acquire) else lower_release(b, s)
             case Versioned():
                 before = dict(b.versions)
                 b.versions.update({storage_of(k): v for k, v in s.versions.items()})

@@ -1,0 +1,177 @@
+"""Bulk tensor copies (TMA): one thread starts the copy of a whole box, hardware computes the addresses.
+
+The tensor is described by a map that the host makes; elements outside of it arrive as zeros. A tile wider
+than the swizzle's span is copied panel by panel. Source: PTX ISA, "cp.async.bulk.tensor"; CUDA driver API,
+cuTensorMapEncodeTiled (limits on ranks, boxes and strides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilebench.ir.expr import Expr, const, int_value, is_const
+from tilebench.ir.tile import Buffer, Region
+from tilebench.layouts import SharedLayout, row_major, swizzled
+from tilebench.ops.base import Instruction, Offer
+from tilebench.ops.divisors import known_divisor
+from tilebench.targets import Target
+
+if TYPE_CHECKING:
+    from tilebench.ops.copy.spec import Copy
+
+NAME = "bulk"
+MAX_RANK = 5
+MAX_BOX = 256
+_DTYPES = frozenset({
+    "float16", "bfloat16", "float32", "tfloat32", "float64", "int8", "uint8", "int32", "uint32", "int64",
+    "uint64", "int16", "uint16", "float8_e4m3", "float8_e5m2",
+})  # fmt: skip
+
+
+def offers(op: Copy, target: Target) -> tuple[Offer, ...]:
+    """The bulk copy global -> shared, or what stands against it; nothing on targets without warpgroups."""
+    if not target.supports("tma") or not target.supports("wgmma"):
+        return ()
+    reason = _against(op)
+    good = "bulk tensor copy: one thread starts it, and no registers or address arithmetic are needed"
+    return (Offer(Instruction(NAME), not reason, reason or good),)
+
+
+def tile_layout(buffer: Buffer) -> SharedLayout:
+    """How a bulk copy lays a tile down: swizzled panels where rows allow, else dense rows."""
+    return (
+        swizzled(buffer.static_shape, buffer.dtype.bits)
+        if len(buffer.shape) > 1
+        else row_major(buffer.static_shape, buffer.dtype.bits)
+    )
+
+
+def _against(op: Copy) -> str:
+    source, destination = op.source, op.destination
+    if source.buffer.scope != "global" or destination.buffer.scope != "shared":
+        return f"copies global to shared memory, not {source.buffer.scope} to {destination.buffer.scope}"
+    if op.disable_tma or op.prefer in ("sync", "cp_async"):
+        return "the program asked for another instruction"
+    if source.dtype != destination.dtype:
+        return f"it cannot convert {source.dtype} to {destination.dtype}"
+    if source.dtype.name not in _DTYPES:
+        return f"tensor maps have no {source.dtype}"
+    if op.outside is not None and not is_const(op.outside, 0):
+        return "elements outside read as a value other than 0"
+    return _against_source(source) or _against_destination(source, destination)
+
+
+def _against_source(source: Region) -> str:
+    buffer, size = source.buffer, source.dtype.bytes
+    name, rank = buffer.name, len(buffer.shape)
+    if buffer.view_of is not None:
+        return f"{name} is a view of another tensor"
+    if rank > MAX_RANK:
+        return f"{name} has {rank} dimensions; tensor maps have at most {MAX_RANK}"
+    for stride, extent in zip(*_strides(buffer), strict=True):
+        if stride * size % 16 and not is_const(extent, 1):
+            return f"a stride of {name} is not known to be a multiple of 16 bytes"
+    if buffer.strides is not None and not is_const(buffer.strides[-1], 1):
+        return f"neighbours in a row of {name} are not known to be neighbours in memory"
+    return ""
+
+
+def _strides(buffer: Buffer) -> tuple[tuple[int, ...], tuple[Expr, ...]]:
+    """What certainly divides the strides of all dimensions but the last, and the extents of these."""
+    if buffer.strides is not None:
+        return tuple(known_divisor(s) for s in buffer.strides[:-1]), buffer.shape[:-1]
+    out: list[int] = []
+    below = 1
+    for n in reversed(buffer.shape[1:]):
+        below *= known_divisor(n)
+        out.append(below)
+    return tuple(reversed(out)), buffer.shape[:-1]
+
+
+def _against_destination(source: Region, destination: Region) -> str:
+    buffer = destination.buffer
+    if buffer.view_of is not None:
+        return f"{buffer.name} is a view of another buffer"
+    rows, row = tile_of(destination)
+    if rows * row != _count(destination):
+        return f"{buffer.name} has more than two dimensions that count"
+    if destination.extents[-1] != buffer.static_shape[-1] or (rows > 1 and destination.extents[-2] != rows):
+        return f"the copy writes part of the rows of {buffer.name}"
+    if any(e != s for e, s in zip(destination.extents[-2:], buffer.static_shape[-2:], strict=True)):
+        return f"the copy writes a part of {buffer.name}"
+    if source.extents[-1] != row:
+        return f"rows of {buffer.name} do not run along the last dimension of {source.buffer.name}"
+    layout = tile_layout(buffer)
+    if not layout.swizzle.bits:
+        if row * source.dtype.bytes % 16:
+            return f"rows of {buffer.name} are no multiple of 16 bytes"
+        if row > MAX_BOX:
+            return f"rows of {buffer.name} are longer than {MAX_BOX} elements"
+    return ""
+
+
+def _count(region: Region) -> int:
+    total = 1
+    for e in region.extents:
+        total *= e
+    return total
+
+
+def tile_of(region: Region) -> tuple[int, int]:
+    """(rows, elements of a row) of a shared tile: its last dimension, and the one other that counts."""
+    others = [e for e in region.extents[:-1] if e != 1]
+    return (others[-1] if others else 1), region.extents[-1]
+
+
+@dataclass(frozen=True)
+class Box:
+    """One copy: its box (innermost first), the column and row of the tile where it starts, and the element of
+    the destination, before the swizzle.
+    """
+
+    sizes: tuple[int, ...]
+    column: int
+    row: int
+    start: int
+
+
+def boxes(source: Region, destination: Region, layout: SharedLayout) -> Iterator[Box]:
+    """The copies that bring the tile, with sizes for every dimension of the source."""
+    rows, row = tile_of(destination)
+    width = layout.panel if layout.panel is not None and layout.panel < row else row
+    height = next(h for h in range(min(rows, MAX_BOX), 0, -1) if rows % h == 0)
+    row_dim = _row_dim(source)
+    sizes = tuple(
+        width if d == len(source.extents) - 1 else height if d == row_dim else 1
+        for d in range(len(source.extents))
+    )
+    pitch = layout.panel or row
+    for panel in range(row // width):
+        for part in range(rows // height):
+            start = panel * layout.panel_stride + part * height * pitch
+            yield Box(sizes[::-1], panel * width, part * height, start)
+
+
+def _row_dim(source: Region) -> int:
+    return next((d for d in reversed(range(len(source.extents) - 1)) if source.extents[d] != 1), -1)
+
+
+def coordinates(source: Region, box: Box) -> tuple[Expr, ...]:
+    """Where a box starts in the tensor, innermost first."""
+    row_dim = _row_dim(source)
+    last = len(source.extents) - 1
+    return tuple(
+        source.offsets[d] + (box.column if d == last else box.row if d == row_dim else 0)
+        for d in reversed(range(len(source.extents)))
+    )
+
+
+def version_start(region: Region, layout: SharedLayout) -> Expr:
+    """Element at which the tile starts within its version: dimensions in front that are indexed."""
+    total: Expr = const(0)
+    for offset, stride in zip(region.offsets[:-2], layout.strides[:-2], strict=True):
+        if int_value(offset) != 0:
+            total = total + offset * stride
+    return total

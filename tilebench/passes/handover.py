@@ -1,0 +1,498 @@
+"""Placed -> Scheduled where a producer makes the copies: rings of tiles handed from it to the consumers.
+
+Every tile that a bulk copy brings belongs to a channel, a ring of `num_stages` versions (one outside of
+pipelined loops). The copy becomes a `Produce`; the first statement that needs the tile stands behind an
+`Acquire`, the last one before a `Release`. Products run asynchronously: each is waited for as late as the
+fragments and rings that it uses allow. In a pipelined loop two products more can overlap:
+
+* a product whose accumulator nothing else in the loop touches stays under way into the next iteration, so
+  that one group is always in flight; its slots are given back an iteration later (`carried`);
+* a last product that takes its left operand from registers, with another product before it (attention),
+  trails by one iteration: it is issued behind the next iteration's first product and runs while the threads
+  work on the result of that one (`trailing`). What touches its fragments goes behind its wait.
+
+The body's text shows all of it; `Schedule.reason` says what was chosen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilebench.ir.dtype import int32
+from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const
+from tilebench.ir.rewrite import rebuild, seq, substitute, variables, walk
+from tilebench.ir.tile import (
+    Acquire,
+    AtomicRMW,
+    Bind,
+    Buffer,
+    Channel,
+    For,
+    If,
+    Issue,
+    Pipelined,
+    Produce,
+    Region,
+    Release,
+    Seq,
+    Stmt,
+    Store,
+    TileOp,
+    Token,
+    Versioned,
+    Wait,
+)  # fmt: skip
+from tilebench.ops.copy import Copy
+from tilebench.ops.copy.bulk import NAME as BULK
+from tilebench.ops.elementwise import Fill
+from tilebench.ops.gemm import Gemm
+from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.passes.pipeline_table import read_table
+from tilebench.passes.regions import root_of
+from tilebench.passes.schedule import scheduled_op
+from tilebench.passes.select import bound_indices
+from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
+
+NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"
+"""Pass config: products are waited for within their iteration."""
+HOIST = "TB_ALLOW_WAIT_HOISTING"
+"""Pass config: ptxas may move the wait of a trailing product ahead of the work that should hide it."""
+
+Overlap = Literal["", "carried", "trailing"]
+
+
+def hand_over(placed: Placed) -> Scheduled:
+    """The body with its copies given to the producer, and its products waited for."""
+    pass_ = _Handover(placed)
+    body = pass_.sequence(_parts(placed.kernel.body), 1, False)
+    return Scheduled(placed, seq(*body), tuple(pass_.schedules), pass_.versions)
+
+
+@dataclass
+class _Flight:
+    """A product under way: the fragments that it owns, the rings that it reads, those to be given back after
+    it."""
+
+    product: Gemm
+    fragments: frozenset[Buffer]
+    channels: frozenset[Channel]
+    after: list[Release] = field(default_factory=list[Release])
+
+
+def _parts(s: Stmt) -> list[Stmt]:
+    return list(s.body) if isinstance(s, Seq) else [s]
+
+
+class _Handover:
+    """Rewrites sequences; collects channels, versions and schedules."""
+
+    def __init__(self, placed: Placed) -> None:
+        self.placed = placed
+        self.instructions = placed.partitioned.selected.instructions
+        self.configs = placed.kernel.attributes.get("pass_configs", {})
+        self.schedules: list[Schedule] = []
+        self.versions: dict[Buffer, int] = {}
+        self.token = Token("products", "wgmma")
+        self.count = 0
+
+    # -- structure
+
+    def visit(self, s: Stmt, in_loop: bool) -> list[Stmt]:
+        """A statement that is no copy of the producer and no product."""
+        if isinstance(s, Pipelined):
+            return self.loop(s, in_loop)
+        if isinstance(s, TileOp) or not any(self.concerns(n) for n in walk(s)):
+            return [s]
+        inside = in_loop or not isinstance(s, If | Seq)
+        return [rebuild(s, lambda c: seq(*self.sequence(_parts(c), 1, inside)) if isinstance(c, Stmt) else c)]
+
+    def concerns(self, n: object) -> bool:
+        """Whether a node is rewritten here."""
+        return isinstance(n, Pipelined) or (isinstance(n, Copy | Gemm) and self.chosen(n) in (BULK, WGMMA))
+
+    def chosen(self, op: TileOp) -> str:
+        """The name of the op's instruction."""
+        found = self.instructions.get(op)
+        return found.name if found is not None else ""
+
+    def sequence(self, parts: list[Stmt], stages: int, in_loop: bool) -> list[Stmt]:
+        """Statements that run one after the other."""
+        rings, rest, production = self.channels(self.folded(parts), stages)
+        body = self.consumed(rest, rings, in_loop, _Order(rest))
+        return self.versioned(rings, production.at(body))
+
+    def versioned(self, rings: Sequence[_Ring], body: list[Stmt]) -> list[Stmt]:
+        """The body in the versions that are in turn."""
+        table = {b: r.channel.version for r in rings for b in r.channel.buffers if r.channel.stages > 1}
+        return [Versioned(table, seq(*body))] if table else body
+
+    def folded(self, parts: Sequence[Stmt]) -> list[Stmt]:
+        """A product into what was just cleared overwrites it instead."""
+        out: list[Stmt] = []
+        for p in parts:
+            if isinstance(p, Gemm) and self.chosen(p) == WGMMA and not p.clear_accum:
+                k = next((k for k in reversed(range(len(out))) if p.c.buffer in fragments_of(out[k])), -1)
+                last = out[k] if k >= 0 else None
+                if isinstance(last, Fill) and last.destination.is_whole and is_const(last.value, 0):
+                    del out[k]
+                    fresh = dataclasses.replace(p, clear_accum=True)
+                    self.instructions = {**self.instructions, fresh: self.instructions[p]}
+                    p = fresh
+            out.append(p)
+        return out
+
+    # -- copies
+
+    def channels(self, parts: Sequence[Stmt], stages: int) -> tuple[list[_Ring], list[Stmt], _Production]:
+        """The rings of a sequence, what is left of it, and where the copies were."""
+        names = bound_indices(seq(*parts))
+        copies = [
+            (k, self.written_out(p, names))
+            for k, p in enumerate(parts)
+            if isinstance(p, Copy) and self.chosen(p) == BULK
+        ]
+        taken = {k for k, _ in copies}
+        rest = [p for k, p in enumerate(parts) if k not in taken]
+        groups: dict[tuple[int, ...], list[tuple[int, Copy]]] = {}
+        for k, copy in copies:
+            uses = tuple(i for i, p in enumerate(rest) if copy.destination.buffer in buffers_of(p))
+            if uses:
+                groups.setdefault((uses[0], uses[-1]), []).append((k, copy))
+        rings: list[_Ring] = []
+        for (first, last), members in groups.items():
+            buffers = tuple(c.destination.buffer for _, c in members)
+            self.count += 1
+            name = "_".join(b.name for b in buffers)
+            products_only = all(
+                isinstance(p, Gemm) and self.chosen(p) == WGMMA for p in rest if buffers_of(p) & set(buffers)
+            )
+            slot, phase = (Buffer(f"{name}_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
+            channel = Channel(name, buffers, stages, slot, phase, products_only)
+            for b in buffers:
+                self.versions[b] = stages
+            before = members[-1][0]
+            at = sum(1 for k in range(before) if k not in taken)
+            rings.append(_Ring(channel, rest[first], rest[last], tuple(c for _, c in members), at))
+        return rings, rest, _Production(tuple(rings), tuple(rest))
+
+    def written_out(self, copy: Copy, names: Mapping[Var, Expr]) -> Copy:
+        """The copy without names that its sequence binds: it moves to the front."""
+        fresh = substitute(copy, names) if names else copy
+        assert isinstance(fresh, Copy)
+        self.instructions = {**self.instructions, fresh: self.instructions[copy]}
+        return fresh
+
+    # -- what the consumers do
+
+    def consumed(
+        self,
+        parts: Sequence[Stmt],
+        rings: Sequence[_Ring],
+        in_loop: bool,
+        order: _Order,
+        carried: bool = False,
+        first: Expr | None = None,
+    ) -> list[Stmt]:
+        """The statements with Acquire and Release around the uses of each ring, and waits for products.
+
+        carried: the only product stays under way at the end; first: true in the first iteration.
+        """
+        out: list[Stmt] = []
+        flying: list[_Flight] = []
+
+        def land(count: int) -> None:
+            done = flying[:count]
+            if not done:
+                return
+            del flying[:count]
+            owned = tuple(dict.fromkeys(b for f in done for b in f.fragments))
+            out.append(Wait(self.token, len(flying), tuple(sorted(owned, key=lambda b: b.id))))
+            out.extend(r for f in done for r in f.after)
+
+        for part in parts:
+            product = isinstance(part, Gemm) and self.chosen(part) == WGMMA
+            used = fragments_of(part)
+            out += [Acquire(r.channel, loc=r.copies[0].loc) for r in rings if r.first is part]
+            blocking = [k for k, f in enumerate(flying) if self.conflict(f, part, used, product)]
+            if blocking:
+                if order.keep is part and not self.configs.get(HOIST, False):
+                    held = next((r for r in rings if r.channel in flying[blocking[-1]].channels), None)
+                    if held is not None:
+                        out.append(Acquire(held.channel, again=True))
+                land(blocking[-1] + 1)
+            ending = [r for r in rings if r.last is part]
+            if product:
+                assert isinstance(part, Gemm)
+                out.append(Issue(self.token, (part,), loc=part.loc))
+                reads = frozenset(r.channel for r in rings if buffers_of(part) & set(r.channel.buffers))
+                flight = _Flight(part, used, reads)
+                flying.append(flight)
+                for ring in ending:
+                    again = in_loop
+                    if carried:
+                        later = binary("eq", const(0), const(0)) if first is None else first
+                        flight.after.append(Release(ring.channel, "previous", True, later, loc=part.loc))
+                    else:
+                        flight.after.append(Release(ring.channel, "own" if again else "none", loc=part.loc))
+                if carried:
+                    out.append(Wait(self.token, 1))
+                    out.extend(flight.after)
+                continue
+            out.extend(self.visit(part, in_loop))
+            for ring in ending:
+                release = Release(ring.channel, "own" if in_loop else "none", loc=part.loc)
+                busy = next((f for f in reversed(flying) if ring.channel in f.channels), None)
+                if busy is not None:
+                    busy.after.append(release)
+                else:
+                    out.append(release)
+        if not carried:
+            land(len(flying))
+        return out
+
+    def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer], product: bool) -> bool:
+        """Whether a statement must wait for a product under way."""
+        common = f.fragments & used
+        if not common:
+            return False
+        if (
+            product
+            and isinstance(part, Gemm)
+            and common == frozenset({part.c.buffer})
+            and part.c.buffer is f.product.c.buffer
+        ):
+            return part.clear_accum
+        return True
+
+    # -- pipelined loops
+
+    def loop(self, loop: Pipelined, in_loop: bool) -> list[Stmt]:
+        """A pipelined loop, its products overlapped where that is possible."""
+        original = loop
+        parts = self.folded(_parts(loop.body))
+        table = read_table(loop, _parts(loop.body))
+        stages = max(1, loop.num_stages)
+        start, stop = int_value(loop.start), int_value(loop.stop)
+        if start is not None and stop is not None:
+            stages = max(1, min(stages, stop - start))
+        rings, rest, production = self.channels(parts, stages)
+        overlap, why = self.overlap(rest, rings) if not self.configs.get(NO_OVERLAP, False) else ("", "")
+        if table is not None:
+            rest = [p for p in table.arrange(parts) if p in rest] if overlap != "trailing" else rest
+        names = ", ".join(r.channel.name for r in rings)
+        text = (
+            f"the producer keeps up to {stages} versions of {names} filled"
+            if rings
+            else "no tile is brought in"
+        )
+        self.record(original, parts, rings, stages, text + why, bool(overlap))
+        k, loc = loop.var, loop.loc
+        if overlap == "carried":
+            started = binary("gt", k, loop.start)
+            body = self.consumed(rest, rings, True, _Order(rest), True, started)
+            body = self.versioned(rings, production.at(body))
+            some = binary("lt", loop.start, loop.stop)
+            owned = tuple(
+                dict.fromkeys(p.c.buffer for p in rest if isinstance(p, Gemm) and self.chosen(p) == WGMMA)
+            )
+            tail: list[Stmt] = [Wait(self.token, 0, owned)]
+            if in_loop:
+                tail += [
+                    Release(r.channel, "previous", False, some) for r in rings if self.is_product(r.last)
+                ]
+            return [For(k, loop.start, loop.stop, seq(*body), loc=loc), *tail]
+        if overlap == "trailing":
+            return self.trailing(loop, rest, rings, production)
+        body = self.consumed(rest, rings, True, _Order(rest))
+        return [For(k, loop.start, loop.stop, seq(*self.versioned(rings, production.at(body))), loc=loc)]
+
+    def is_product(self, s: Stmt) -> bool:
+        """Whether a statement is a product on warpgroups."""
+        return isinstance(s, Gemm) and self.chosen(s) == WGMMA
+
+    def overlap(self, parts: Sequence[Stmt], rings: Sequence[_Ring]) -> tuple[Overlap, str]:
+        """Which of the two ways to overlap applies, and a half-sentence."""
+        products = [p for p in parts if isinstance(p, Gemm) and self.is_product(p)]
+        inside = [n for p in parts for n in walk(p) if isinstance(n, Gemm) and self.chosen(n) == WGMMA]
+        if len(products) != len(inside) or not products:
+            return "", ""
+        if len(products) == 1 and products[0].a.buffer.scope == "shared":
+            g = products[0]
+            alone = all(p is g or g.c.buffer not in fragments_of(p) for p in parts)
+            mine = all(r.last is g for r in rings if buffers_of(g) & set(r.channel.buffers))
+            served = {b for r in rings for b in r.channel.buffers}
+            brought = all(r.buffer in served for r in (g.a, g.b))
+            if alone and mine and brought and not g.clear_accum:
+                return "carried", "; one product stays under way into the next iteration"
+            return "", ""
+        last = products[-1]
+        if len(products) == 2 and parts[-1] is last and last.a.buffer.scope == "fragment":
+            order = _Order(parts, last)
+            first = products[0]
+            own = {b for r in rings if r.first is last and r.last is last for b in r.channel.buffers}
+            if last.b.buffer in own and first in order.ahead and not fragments_of(first) & fragments_of(last):
+                a, b = first.c.buffer.name, last.c.buffer.name
+                return "trailing", f"; the product into {b} trails by an iteration, under the work on {a}"
+        return "", ""
+
+    def trailing(
+        self, loop: Pipelined, parts: list[Stmt], rings: Sequence[_Ring], production: _Production
+    ) -> list[Stmt]:
+        """The loop with its last product an iteration behind: a first iteration without it, and it at the
+        end.
+        """
+        last = parts[-1]
+        assert isinstance(last, Gemm)
+        order = _Order(parts, last)
+        lead = next(k for k, p in enumerate(order.ahead) if self.is_product(p)) + 1
+        k, loc = loop.var, loop.loc
+        before = self.shifted(last, k, k - 1)
+        own = [r for r in rings if r.last is last]
+        mine = [dataclasses.replace(r, first=before, last=before) for r in own]
+        others = [r for r in rings if r.last is not last]
+        first_parts = [self.shifted(p, k, loop.start) for p in (*order.ahead, *order.behind)]
+        renamed = dict(zip(map(id, (*order.ahead, *order.behind)), first_parts, strict=True))
+        first_rings = [
+            dataclasses.replace(r, first=renamed[id(r.first)], last=renamed[id(r.last)]) for r in others
+        ]
+        head = self.consumed(first_parts, first_rings, True, _Order(first_parts))
+        steady = [*order.ahead[:lead], before, *order.ahead[lead:], *order.behind]
+        kept = _Order(steady, keep=order.behind[0] if order.behind else None)
+        body = self.consumed(steady, [*others, *mine], True, kept)
+        end = self.shifted(last, k, loop.stop - 1)
+        closing = [dataclasses.replace(r, first=end, last=end) for r in own]
+        tail = self.consumed([end], closing, True, _Order([end]))
+        some = binary("lt", loop.start, loop.stop)
+        produced_first = [
+            Produce(r.channel, tuple(self.shifted(c, k, loop.start) for c in r.copies)) for r in rings
+        ]
+        produced = [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in rings]
+        steady_loop = For(k, loop.start + 1, loop.stop, seq(*produced, *body), loc=loc)
+        whole = seq(*produced_first, *head, steady_loop, *tail)
+        whole = whole if is_const(some, True) else If(some, whole, loc=loc)
+        return self.versioned(rings, [whole])
+
+    def shifted(self, p: Stmt, k: Var, by: Expr) -> Stmt:
+        """A copy of a statement for another iteration."""
+        new = substitute(p, {k: by}) if k in variables(p) else dataclasses.replace(p)
+        if isinstance(p, TileOp) and p in self.instructions:
+            assert isinstance(new, TileOp)
+            self.instructions = {**self.instructions, new: self.instructions[p]}
+        return new
+
+    def record(
+        self,
+        loop: Pipelined,
+        parts: Sequence[Stmt],
+        rings: Sequence[_Ring],
+        stages: int,
+        text: str,
+        overlap: bool,
+    ) -> None:
+        """Keep what was decided."""
+        copies = {id(c) for r in rings for c in r.copies}
+        ops = [
+            scheduled_op(p, stages - 1 if id(p) in copies else 0, n, id(p) in copies or self.is_product(p))
+            for n, p in enumerate(q for q in parts if not isinstance(q, Bind))
+        ]
+        self.schedules.append(Schedule(loop, stages, tuple(ops), Reason(text, loop.loc), overlap=overlap))
+
+
+@dataclass(frozen=True)
+class _Ring:
+    """A channel of a sequence, the statements that use it first and last, its copies, and how many statements
+    of the rest precede them.
+    """
+
+    channel: Channel
+    first: Stmt
+    last: Stmt
+    copies: tuple[Copy, ...]
+    at: int
+
+
+@dataclass(frozen=True)
+class _Production:
+    """Where the copies of a sequence stood."""
+
+    rings: tuple[_Ring, ...]
+    rest: tuple[Stmt, ...]
+
+    def at(self, body: list[Stmt]) -> list[Stmt]:
+        """The body with the producer's part in front: names that the copies need first."""
+        names = [s for s in body if isinstance(s, Bind)]
+        others = [s for s in body if not isinstance(s, Bind)]
+        produced = [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in self.rings]
+        needed = {v for p in produced for v in variables(p)}
+        early = [s for s in names if s.var in needed]
+        if not early:
+            return [*produced, *body]
+        kept = _closure(names, needed)
+        return [*kept, *produced, *(s for s in body if not any(s is x for x in kept))] if others else body
+
+
+def _closure(names: Sequence[Bind], needed: set[Var]) -> list[Bind]:
+    wanted = set(needed)
+    kept: list[Bind] = []
+    for s in reversed(names):
+        if s.var in wanted:
+            kept.append(s)
+            wanted |= variables(s.value)
+    return kept[::-1]
+
+
+class _Order:
+    """The statements before a trailing product: those that may run while it is under way (`ahead`), and those
+    that must follow its end (`behind`), each in their order. keep: the statement whose wait should not
+    move up.
+    """
+
+    def __init__(self, parts: Sequence[Stmt], last: Gemm | None = None, keep: Stmt | None = None) -> None:
+        self.keep = keep
+        self.ahead: list[Stmt] = []
+        self.behind: list[Stmt] = []
+        if last is None:
+            return
+        owned = fragments_of(last)
+        for p in parts[:-1]:
+            blocked = bool(fragments_of(p) & owned) or any(depends(p, q) for q in self.behind)
+            (self.behind if blocked else self.ahead).append(p)
+
+
+def buffers_of(s: Stmt) -> set[Buffer]:
+    """Every buffer that a statement names."""
+    found: set[Buffer] = set()
+    for n in walk(s):
+        if isinstance(n, Region | Load | Store | AtomicRMW):
+            found.add(root_of(n.buffer))
+        elif isinstance(n, Stmt) and isinstance(buffer := getattr(n, "buffer", None), Buffer):
+            found.add(root_of(buffer))
+    return found
+
+
+def fragments_of(s: Stmt) -> frozenset[Buffer]:
+    """The fragments among them."""
+    return frozenset(b for b in buffers_of(s) if b.scope == "fragment")
+
+
+def writes_of(s: Stmt) -> set[Buffer]:
+    """Buffers that a statement may write."""
+    found: set[Buffer] = set()
+    for n in walk(s):
+        if isinstance(n, TileOp):
+            found |= {root_of(r.buffer) for r in n.writes}
+        elif isinstance(n, Store | AtomicRMW):
+            found.add(root_of(n.buffer))
+    return found
+
+
+def depends(later: Stmt, earlier: Stmt) -> bool:
+    """Whether two statements must keep their order."""
+    a, b = writes_of(later), writes_of(earlier)
+    if a & buffers_of(earlier) or b & buffers_of(later):
+        return True
+    bound = {n.var for n in walk(earlier) if isinstance(n, Bind)}
+    return bool(bound & variables(later))
