@@ -22,6 +22,7 @@ TABS = (
     "warps",
     "timeline",
     "roofline",
+    "time travel",
     "difference",
     "code",
     "passes",
@@ -157,6 +158,46 @@ def test_shared_memory_says_byte_and_bank_and_shows_what_no_swizzle_would_cost(p
     assert "1-way, no conflict" in page.locator(".tb-badge").inner_text()
     page.get_by_label("what if the swizzle were").select_option("none")
     assert "8-way conflict" in page.locator(".tb-badge").inner_text()
+    options = page.get_by_label("what if the swizzle were").locator("option").all_inner_texts()
+    assert options == ["as compiled", "no swizzle", "32 bytes", "64 bytes", "128 bytes"]
+    page.get_by_label("buffer").select_option("A_shared")
+    assert "128 bytes" not in page.get_by_label("what if").locator("option").all_inner_texts(), "64-byte rows"
+
+
+def test_an_access_is_shown_phase_by_phase_with_every_swizzle(page: Any) -> None:
+    mount(page, load())
+    tab(page, "shared memory")
+    page.get_by_label("buffer").select_option("B_shared")
+    ways = page.locator(".tb-ways tbody tr").first.locator("td").all_inner_texts()
+    assert ways[:5] == ["1", "8", "1", "1", "1"], "as compiled, none, 32, 64 and 128 bytes"
+    assert ways[5] == "1 in 64", "simulated"
+    page.get_by_role("button", name="line 12 ldmatrix.trans, no swizzle: 8-way").click()
+    assert "phase 1 of 4: 8-way conflict" in page.locator(".tb-badge").inner_text()
+    assert "8-way without" not in page.locator(".tb-badge").inner_text()
+    assert pixel(page, 0, 0, 10, 32) == rgb(LANES)[0].tolist()
+    assert pixel(page, 3, 2, 10, 32) == rgb(LANES)[3].tolist(), "lane 3 asks for four words of line 3"
+    assert pixel(page, 9, 0, 10, 32) == [255, 168, 160], "the bank must give eight words"
+    hover(page, 3, 2, 10, 32)
+    assert status(page) == "word at byte 25352: lane 3; bank 2: 8 threads, 8 words: 8-way conflict"
+    page.locator(".tb-grid").focus()
+    page.keyboard.press("j")
+    assert page.get_by_label("phase").input_value() == "1"
+    page.get_by_label("what if the swizzle were").select_option("own")
+    assert "1-way, no conflict" in page.locator(".tb-badge").inner_text()
+    page.keyboard.press("Escape")
+
+
+def test_the_byte_map_shows_who_lives_when(page: Any) -> None:
+    mount(page, load())
+    tab(page, "shared memory")
+    page.locator(".tb-life .tb-bar").nth(1).hover()
+    said = status(page)
+    assert said.startswith("B_shared: bytes 24576–49151, 3 copies of 8192, in use from line 8 to line 12")
+    page.locator(".tb-life").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert page.evaluate("window.board.model.get('sel')")["buffer"] == "A_shared"
+    assert page.locator(".tb-life .tb-bar.tb-lit").count() == 1
 
 
 def test_a_pinned_line_reaches_every_view(page: Any) -> None:

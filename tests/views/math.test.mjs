@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { crc32 } from "node:zlib";
 import * as math from "../../tilebench/views/static/math.js";
 import * as layout from "../../tilebench/views/static/layout.js";
-import { ldmatrixWays } from "../../tilebench/views/static/smem.js";
+import { ldmatrixWays, moved, variant } from "../../tilebench/views/static/smem.js";
 import { cleaned, busOf, buffersAt, heatColour, inkOn, LANES, WARPS, hues, ramp } from "../../tilebench/views/static/kit.js";
 import { changed } from "../../tilebench/views/static/passes.js";
 import { nice } from "../../tilebench/views/static/timeline.js";
@@ -19,6 +19,10 @@ for (const c of read("layout_vectors")) {
   test(`${c.info.kind} ${c.name}: the same places as in Python`, () => {
     if (c.info.kind === "shared") {
       assert.equal(crc(math.byteOffsets(c.info)), c.bytes_crc);
+      for (const [span, wanted] of Object.entries(c.swizzled_crc)) {
+        const other = math.reswizzled(c.info, Number(span));
+        assert.equal(other ? crc(math.byteOffsets(other)) : null, wanted, `swizzle of ${span} bytes`);
+      }
       return;
     }
     const held = math.holders(c.info);
@@ -44,6 +48,74 @@ test("a swizzle takes an 8-way conflict away", () => {
   assert.equal(ldmatrixWays(info, math.byteOffsets(info, [0, 4, 3])), 8);
   assert.equal(math.conflictWays([0, 128, 256], 4), 3);
   assert.equal(math.conflictWays([0, 0, 0], 4), 1, "one word read by all is a broadcast");
+});
+
+test("phases of wide accesses are served a quarter at a time", () => {
+  const rows = Array.from({ length: 32 }, (_, lane) => lane * 128);
+  assert.deepEqual(math.phasesOf(rows, 16).map((p) => p.ways), [8, 8, 8, 8]);
+  assert.deepEqual(math.phasesOf(rows, 4).map((p) => p.ways), [32]);
+  assert.deepEqual(math.phasesOf(rows.map((b, k) => (k < 8 ? b : -1)), 16).map((p) => p.ways), [8, 0, 0, 0]);
+});
+
+test("an access asks for the same elements when the tile is laid out otherwise", () => {
+  const info = report.layouts.find((l) => l.buffer === "B_shared"), access = report.accesses.find((a) => a.kind === "ldmatrix.trans");
+  const plain = moved(info, variant(info, "none"), access.addresses, 24576);
+  assert.deepEqual(plain.slice(0, 8), [0, 1, 2, 3, 4, 5, 6, 7].map((r) => 24576 + 256 * r), "rows of 256 bytes");
+  assert.deepEqual(moved(info, info, access.addresses, 24576), access.addresses);
+  assert.equal(variant(report.layouts.find((l) => l.buffer === "A_shared"), "128"), null, "rows of 64 bytes");
+});
+
+test("a strip is cut into bands, and each element has one cell", () => {
+  const tile = math.gridOf([4, 512]), cut = math.wrapped(tile, 520, 440);
+  assert.deepEqual([cut.rows, cut.columns, cut.count], [39, 64, 8]);
+  const seen = new Set();
+  for (let r = 0; r < cut.rows; r++) for (let c = 0; c < cut.columns; c++) {
+    const e = cut.elementAt(r, c);
+    if (e < 0) { assert.ok(cut.isGap(r, c)); continue; }
+    assert.deepEqual(cut.cellOf(e), [r, c]);
+    seen.add(e);
+  }
+  assert.equal(seen.size, 2048);
+  assert.equal(math.wrapped(math.gridOf([128, 256]), 520, 440).along, "", "a tile that is no strip stays whole");
+  const tall = math.wrapped(math.gridOf([512, 4]), 520, 440);
+  assert.equal(tall.along, "rows");
+  assert.equal(tall.elementAt(...tall.cellOf(1999)), 1999);
+});
+
+test("two dimensions of a tile of four are a plane", () => {
+  const plane = math.planeOf([2, 3, 4, 5], 1, 3, [1, 0, 2, 0]);
+  assert.deepEqual([plane.rows, plane.columns], [3, 5]);
+  assert.equal(plane.elementAt(2, 4), math.flatten([2, 3, 4, 5], [1, 2, 2, 4]));
+  assert.deepEqual(plane.cellOf(math.flatten([2, 3, 4, 5], [1, 2, 2, 4])), [2, 4]);
+  assert.equal(plane.cellOf(0), null);
+});
+
+test("the bases of an accumulator say which bit moves what", () => {
+  const found = math.bases(report.layouts[0]);
+  assert.deepEqual(found[0], { side: "register", bit: 0, dim: 1, at: 0 });
+  assert.deepEqual(found.find((b) => b.side === "thread" && b.bit === 2), { side: "thread", bit: 2, dim: 0, at: 0 });
+  assert.equal(found.length, 14);
+  assert.equal(math.bases(report.layouts[1]).filter((b) => b.dim < 0).length, 3, "8 holders");
+  assert.equal(math.bases({ ...report.layouts[0], reg: [{ size: 3, dim: 0, stride: 1 }] }), null);
+});
+
+test("one instruction's operands are those of the whole accumulator", () => {
+  const atom = math.mmaAtom(16), c = math.holders(atom.c), whole = math.holders(report.layouts[0]);
+  assert.equal(atom.k, 16);
+  for (let r = 0; r < 16; r++) for (let k = 0; k < 8; k++) {
+    assert.equal(c.thread[r * 8 + k], whole.thread[r * 128 + k]);
+    assert.equal(c.register[r * 8 + k], whole.register[r * 128 + k]);
+  }
+  const a = math.holders(atom.a);
+  assert.deepEqual([a.registers, math.holders(atom.b).registers, c.registers], [8, 4, 4]);
+  assert.deepEqual([a.thread[8], a.register[8]], [0, 4], "row 0, column 8");
+});
+
+test("registers belong to instructions", () => {
+  const own = layout.instructionsOf(report, report.layouts[0]);
+  assert.deepEqual([own.per, own.name, own.role], [4, "mma.m16n8k16", "C"]);
+  assert.equal(layout.selectionOf(layout.prepare(report, report.layouts[0]), 8).instr, 1, "the next instruction is eight columns on");
+  assert.equal(layout.instructionsOf({ ops: [] }, report.layouts[0]).per, 2, "without a product: neighbours in a row");
 });
 
 test("the status line names thread, register and holders", () => {

@@ -15,7 +15,7 @@ from tests.views.fixture import fragment_info, shared_info
 from tilebench.layouts import atoms
 from tilebench.layouts.digits import Digit
 from tilebench.layouts.fragment import FragmentLayout
-from tilebench.layouts.shared import SharedLayout, padded, row_major, swizzled, swizzled_transposed
+from tilebench.layouts.shared import SharedLayout, column_major, padded, row_major, swizzled, swizzled_transposed
 from tilebench.report import LayoutInfo, to_json
 from tilebench.views import layout
 
@@ -80,9 +80,24 @@ def cases() -> list[dict[str, Any]]:
                 "name": name,
                 "info": to_json(info),
                 "bytes_crc": crc((tile.offsets() * tile.itemsize_bits // 8).ravel()),
+                "swizzled_crc": {str(span): otherwise(name, tile, span) for span in (0, 32, 64, 128)},
             }
         )
     return found
+
+
+def otherwise(name: str, tile: SharedLayout, span: int) -> int | None:
+    """The bytes of the same tile with another swizzle; None where a row is no multiple of the span."""
+    shape, bits = tile.shape, tile.itemsize_bits
+    turned = name == "transposed"
+    row = shape[0] if turned else shape[-1]
+    if span and row * bits % (span * 8):
+        return None
+    if not span:
+        made = column_major(shape, bits) if turned else row_major(shape, bits)
+    else:
+        made = swizzled_transposed(shape, bits, span) if turned else swizzled(shape, bits, span)
+    return crc((made.offsets() * bits // 8).ravel())
 
 
 def crc(values: np.ndarray) -> int:

@@ -86,9 +86,16 @@ def sentence(info: LayoutInfo) -> str:
 
 
 def conflicts(report: Report, buffer: str) -> str:
-    """The worst simulated conflict of the accesses of a buffer, '' when none was simulated."""
-    ways = [a.conflict_ways for a in report.accesses if a.buffer == buffer and a.requests]
-    return f"worst access {max(ways)}-way (simulated)" if ways else ""
+    """The worst conflict of the accesses of a buffer, with where it comes from; '' when none is known."""
+    parts: list[str] = []
+    for provenance in ("predicted", "simulated"):
+        ways = [
+            a.conflict_ways
+            for a in report.accesses
+            if a.buffer == buffer and a.provenance == provenance and a.conflict_ways
+        ]
+        parts += [f"worst access {max(ways)}-way ({provenance})"] if ways else []
+    return ", ".join(parts[-1:])
 
 
 def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:

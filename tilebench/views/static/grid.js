@@ -140,7 +140,7 @@ export function grid(el, label, events) {
     ctx.drawImage(image, view.x, view.y, data.columns * w(), data.rows * view.s);
     const { r0, r1, c0, c1 } = visible();
     if (view.s >= 8 && (r1 - r0) * (c1 - c0) <= 4096) {
-      ctx.strokeStyle = "rgba(0,0,0,0.18)";
+      ctx.strokeStyle = "rgba(90,98,110,0.4)";
       ctx.lineWidth = 0.75;
       ctx.beginPath();
       for (let c = c0; c <= c1; c++) { ctx.moveTo(view.x + c * w(), view.y + r0 * view.s); ctx.lineTo(view.x + c * w(), view.y + r1 * view.s); }

@@ -157,6 +157,50 @@ export function byteOffsets(info, swizzle = info.swizzle) {
   return out;
 }
 
+/**
+ * The same tile with a hardware swizzle of `span` bytes (0: plain rows), as layouts/shared.py's `swizzled` makes it; null where
+ * a row is no multiple of the span. @param {LayoutInfo} info @param {number} span
+ * @returns {LayoutInfo|null}
+ */
+export function reswizzled(info, span) {
+  const rank = info.shape.length, bits = info.itemsize_bits;
+  if (rank < 2) return span ? null : { ...info, table: null, strides: [1], panel: 0, panel_stride: 0, swizzle: [0, 4, 3] };
+  const inner = info.table || innerOf(info) < rank - 2 ? rank - 1 : innerOf(info), outer = inner === rank - 1 ? rank - 2 : rank - 1;
+  if (span && (info.shape[inner] * bits) % (span * 8)) return null;
+  const strides = info.shape.map((_, d) => product(info.shape.slice(d + 1))), panel = span ? (span * 8) / bits : 0;
+  strides[inner] = 1;
+  strides[outer] = span ? panel : info.shape[inner];
+  return { ...info, table: null, strides, panel, panel_stride: span ? info.shape[outer] * panel : 0, swizzle: span ? [Math.log2(span / 16), 4, 3] : [0, 4, 3] };
+}
+
+/** Bytes of one copy of a shared tile, with what rounding up to its alignment adds. @param {LayoutInfo} info @param {Int32Array} bytes of its elements */
+export function copyBytes(info, bytes) {
+  let end = 0;
+  for (const b of bytes) end = Math.max(end, b);
+  end += Math.max(1, info.itemsize_bits / 8);
+  const step = info.swizzle[0] ? 1024 : 16;
+  return Math.ceil(end / step) * step;
+}
+
+/** Lanes that are served together for an access of so many bytes a lane. @param {number} width */
+export function phaseLanes(width) {
+  return width <= 4 ? 32 : width === 8 ? 16 : 8;
+}
+
+/**
+ * The phases of a warp's access: for each, the lanes that take part with their bytes, and its ways.
+ * @param {number[]} addresses 32 bytes, -1 for a lane that asks for nothing @param {number} width
+ */
+export function phasesOf(addresses, width) {
+  const per = phaseLanes(width), out = [];
+  for (let first = 0; first < addresses.length; first += per) {
+    const lanes = [];
+    for (let lane = first; lane < first + per; lane++) if (addresses[lane] >= 0) lanes.push({ lane, byte: addresses[lane] });
+    out.push({ first, lanes, ways: lanes.length ? conflictWays(lanes.map((l) => l.byte), width) : 0 });
+  }
+  return out;
+}
+
 /** The bank of a byte of shared memory. @param {number} byte */
 export function bankOf(byte) {
   return (byte >> 2) & 31;
