@@ -37,10 +37,18 @@ from tilebench.report import (
     Span,
     TimelineBar,
     TimelineInfo,
+    Trace,
+    TraceBuffer,
+    TraceCheck,
+    TraceRead,
+    TraceSite,
+    TraceStep,
+    TraceWrite,
     WorstElement,
     from_json,
     to_json,
 )
+from tilebench.views import trace as codec
 
 PATH = Path(__file__).resolve().parent.parent / "golden" / "report_fixture.json"
 
@@ -312,6 +320,46 @@ store C"""
     )
 
 
+def trace() -> Trace:
+    """Two steps of the loop and the end of it, on tiles of 16 x 16; the last step is wrong in column 3."""
+    rng = np.random.default_rng(5)
+    packer = codec.Packer()
+    names = (("A_shared", (16, 16), "float16", "shared"), ("C_local", (16, 16), "float32", "fragment"))
+    buffers = (
+        *(TraceBuffer(n, shape, dtype, scope, line=4) for n, shape, dtype, scope in names),
+        TraceBuffer("row_max", (16,), "float32", "fragment", line=7),
+        TraceBuffer("C", (16, 16), "float32", "global", (0, 64), line=2),
+    )
+    sites = (
+        TraceSite("clear", 8, "T.clear(C_local)", "op0", (), 8),
+        TraceSite("copy", 10, "T.copy(A[by * 128, k * 32], A_shared)", "op1", ("k",), 10),
+        TraceSite("gemm", 12, "T.gemm(A_shared, B_shared, C_local)", "op3", ("k",), 12),
+        TraceSite("reduce", 13, "T.reduce_max(C_local, row_max, dim=1)", "op4", (), 13),
+        TraceSite("copy", 14, "T.copy(C_local, C[by * 128, bx * 128])", "op5", (), 14),
+    )
+    square = (0, 0, 16, 16)
+    held = np.zeros((16, 16), np.float32)
+
+    def write(buffer: int, values: np.ndarray, box: tuple[int, ...] = square) -> TraceWrite:
+        return packer.values(buffer, box, values, buffers[buffer].dtype, "exact")
+
+    steps = [TraceStep(0, (), (write(1, held),))]
+    for k in range(2):
+        tile = rng.standard_normal((16, 16)).astype(np.float16)
+        held = held + tile.astype(np.float32) @ tile.T.astype(np.float32)
+        steps.append(TraceStep(1, (k,), (write(0, tile),)))
+        steps.append(TraceStep(2, (k,), (write(1, held),), (TraceRead(0, square), TraceRead(1, square))))
+    steps.append(TraceStep(3, (), (write(2, held.max(axis=1), (0, 16)),), (TraceRead(1, square),)))
+    error = np.zeros((16, 16))
+    error[:, 3] = 0.5
+    check = TraceCheck(3, square, 0.5, 41.5, 16, packer.add(codec.pack(error, "e1")))
+    steps.append(TraceStep(4, (), (write(3, held),), (TraceRead(1, square),), (check,)))
+    return Trace(
+        "tile", (1, 0), (4, 4), buffers, sites, tuple(steps), packer.stream(), len(steps), (),
+        "a function of yours; allowed is 0.01",
+    )  # fmt: skip
+
+
 def make() -> Report:
     """The report."""
     accumulator = atoms.mma_accumulator((128, 128), (2, 2))
@@ -502,6 +550,7 @@ def make() -> Report:
             "bytes": Figure(moved, "B", "predicted", "each tensor once"),
             "predicted_us": time,
         },
+        traces=(trace(),),
     )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.views.fixture import load
-from tilebench.report import Report
-from tilebench.views import Board, Comparison, page, whole
+from tests.views.more import sliding
+from tilebench.report import Report, TraceWrite
+from tilebench.views import Board, Comparison, page, whatif, whole
 from tilebench.views.bundle import bundle
 
 PAYLOADS = (
@@ -29,6 +30,8 @@ def poisoned(value: Any, text: str) -> Any:
         closed = {"id", "kind", "provenance", "phase", "level", "severity", "verdict", "scope"}
         if isinstance(value, Report):
             closed = {"id"}
+        if isinstance(value, TraceWrite):
+            closed |= {"code"}
         return replace(
             value,
             **{f.name: poisoned(getattr(value, f.name), text) for f in fields(value) if f.name not in closed},
@@ -80,7 +83,8 @@ def test_no_output_carries_a_users_markup(payload: str) -> None:
     report = poisoned(load(), payload)
     for text in (
         whole.html(report),
-        Comparison(report, load())._repr_mimebundle_()["text/html"],
+        Comparison(report, load()).html(),
+        whatif.html(poisoned(sliding(), payload)),
         Board(report, static=True).html(),
     ):
         seen = Elements(text)
