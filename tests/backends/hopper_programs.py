@@ -215,8 +215,8 @@ def gemm(dtype: DType = bfloat16, stages: int = 4, n: int = 128) -> Program:
     """C = A @ B.T for A (M, K), B (N, K), C (M, N) of one 16-bit type; sizes are symbolic.
 
     K and N must be multiples of 8, K at least 1. Block tile 128 x n x 64, n a multiple of 64: a producer
-    warpgroup feeds a ring of two or more `stages` by bulk loads, two consumer warpgroups multiply 64 rows each
-    and store through stmatrix and bulk stores. Grid: (ceil(N / n), ceil(M / 128)); 384 threads.
+    warpgroup feeds a ring of two or more `stages` by bulk loads, two consumer warpgroups multiply 64 rows
+    each and store through stmatrix and bulk stores. Grid: (ceil(N / n), ceil(M / 128)); 384 threads.
     """
     assert stages > 1, "a stage is given back after the next was multiplied"
     p = Parts()

@@ -115,17 +115,22 @@ def wgmma_piece(p: Product) -> Piece:
     head = f"wgmma.mma_async.sync.aligned.{shape}.{d_kind}.{a_kind}.{b_kind}"
     lines = [".reg .pred first, later;", f"setp.ne.b32 first, {slot_p}, 0;"]
     if len(p.a_steps) > 1:
-        lines += [".reg .b64 x, y;", f"setp.eq.b32 later, {slot_p}, {slot_p};"]
+        lines.append(f"setp.eq.b32 later, {slot_p}, {slot_p};")
+    # the address is in the low word, and a step never carries out of its 14 bits
+    for name, slot, steps in (("a", first_a, p.a_steps), ("b", slot_b, p.b_steps)):
+        if any(steps) and not (name == "a" and p.a_in_registers):
+            lines += [f".reg .b32 {name}_low, {name}_high, {name}_at;", f".reg .b64 {name}_step;"]
+            lines.append(f"mov.b64 {{{name}_low, {name}_high}}, {slot};")
     for i, (at_a, at_b) in enumerate(zip(p.a_steps, p.b_steps, strict=True)):
         a, b = first_a, slot_b
         if p.a_in_registers:
             a = "{" + ", ".join(slot_a[at_a + j] for j in range(4)) + "}"
         elif at_a:
-            lines.append(f"add.s64 x, {first_a}, {at_a};")
-            a = "x"
+            lines += _advance("a", at_a)
+            a = "a_step"
         if at_b:
-            lines.append(f"add.s64 y, {slot_b}, {at_b};")
-            b = "y"
+            lines += _advance("b", at_b)
+            b = "b_step"
         lines.append(f"{head} {d}, {a}, {b}, {'later' if i else 'first'}{tail};")
     body = "".join(f'    "{line}\\n"\n' for line in ["{", *lines, "}"])
     outputs = ", ".join(f'"+{letter}"(D[{i}])' for i in range(count))
@@ -136,6 +141,14 @@ def wgmma_piece(p: Product) -> Piece:
         f'    : {outputs}\n    : {", ".join(inputs)} : "memory");\n}}'
     )
     return Piece(name, ((SM90, text),))
+
+
+def _advance(name: str, by: int) -> list[str]:
+    """PTX: the descriptor of an operand moved by so many units of 16 bytes."""
+    return [
+        f"add.s32 {name}_at, {name}_low, {by};",
+        f"mov.b64 {name}_step, {{{name}_at, {name}_high}};",
+    ]
 
 
 def _steps_name(steps: tuple[int, ...]) -> str:
