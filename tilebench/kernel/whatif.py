@@ -24,6 +24,7 @@ from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.factory import Factory, factory_of, tunables
 from tilebench.kernel.target import resolve
+from tilebench.kernel.whatif_panel import SHOWN, Panel
 from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled
 from tilebench.profiling import model, registers
 from tilebench.profiling.work import count, evaluate
@@ -56,7 +57,7 @@ def whatif(kernel_or_factory: Any, *, target: Any = None, **values: Any) -> What
     default. target: 'cuda:sm_XX' to predict for. Raises LaunchError TB602, TB640, TB641 (see
     kernel/factory.py).
     """
-    lists = {k: v for k, v in values.items() if isinstance(v, list | tuple | range)}
+    lists: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, list | tuple | range)}
     fixed = {k: v for k, v in values.items() if k not in lists}
     factory = factory_of(kernel_or_factory, fixed)
     made = WhatIf(factory, tunables(factory, lists), _gpu(target if target is not None else factory.target))
@@ -84,7 +85,7 @@ class WhatIf:
         self._timelines: dict[tuple[Any, ...], TimelineInfo] = {}
         self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self._lock = threading.RLock()
-        self._panel: Any = None
+        self._panel: Panel | None = None
         self._symbols: dict[str, int] = {}
         self._id = ""
 
@@ -277,29 +278,24 @@ class WhatIf:
         )
 
     @property
-    def panel(self) -> Any:
+    def panel(self) -> Panel:
         """The live view, made on first use."""
         if self._panel is None:
-            from tilebench.kernel.whatif_panel import Panel
-
             self._panel = Panel(self)
         return self._panel
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from tilebench.views import Board
 
-        if config.current().static:
-            return Board(self.report(), SHOWN, static=True)._repr_mimebundle_(include, exclude)
-        return self.panel.board()._repr_mimebundle_(include, exclude)
+        del include, exclude
+        board = Board(self.report(), SHOWN, static=True) if config.current().static else self.panel.board()
+        data, metadata = board.bundle()
+        return {**data, "text/plain": repr(self)}, metadata
 
     def __repr__(self) -> str:
         from tilebench.views.whatif import text
 
         return text(self.report())
-
-
-SHOWN = ("whatif", "roofline", "timeline", "compare")
-"""The tabs of the board that a WhatIf shows."""
 
 
 def _microseconds(point: TriedPoint) -> float:

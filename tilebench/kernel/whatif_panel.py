@@ -1,0 +1,182 @@
+"""The live side of `whatif`: what the sliders ask for, answered from this process.
+
+A move is predicted at once, on the thread that hears it. What takes longer goes on in one background thread
+that the next move ends: first the neighbours (which values are illegal, how long each would take), then,
+when the sliders have been still for DEBOUNCE_S, the compile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tilebench.kernel.compiling import Cancelled, Compile
+from tilebench.report import TriedPoint, to_json
+
+if TYPE_CHECKING:
+    from tilebench.kernel.whatif import WhatIf
+
+DEBOUNCE_S = 0.4
+SHOWN = ("whatif", "roofline", "timeline", "compare")
+"""The tabs of the board that a WhatIf shows."""
+
+log = logging.getLogger("tilebench")
+
+
+class Job:
+    """What goes on behind one position of the sliders. `cancel` ends it, also in the middle of a compile."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._compile: Compile | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def ended(self) -> bool:
+        """Whether somebody cancelled it."""
+        return self._ended.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep; gives True when cancelled meanwhile."""
+        return self._ended.wait(seconds)
+
+    def begun(self, compile_: Compile) -> None:
+        """The compile that is under way now."""
+        with self._lock:
+            self._compile = compile_
+            if self.ended:
+                compile_.cancel()
+
+    def cancel(self) -> None:
+        """End it."""
+        with self._lock:
+            self._ended.set()
+            if self._compile is not None:
+                self._compile.cancel()
+
+
+class Panel:
+    """A WhatIf and its widget. send: how messages leave; the widget's own when left out."""
+
+    def __init__(self, whatif: WhatIf, send: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self.whatif = whatif
+        self.widget: Any = None
+        self.job: Job | None = None
+        self.thread: threading.Thread | None = None
+        self._send = send
+
+    def board(self) -> Any:
+        """The board to display; its widget is made once and hears the sliders."""
+        from tilebench.views import Board
+
+        report = self.whatif.report()
+        board = Board(report, SHOWN, widget=self.widget)
+        if self.widget is None and board.widget is not None:
+            self.widget = board.widget
+            self.widget.on_msg(self._heard)
+        return board
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Tell the front end."""
+        if self._send is not None:
+            self._send(message)
+        elif self.widget is not None:
+            self.widget.send(message)
+
+    def _heard(self, widget: Any, content: Any, buffers: Any) -> None:
+        del widget, buffers
+        self.hear(content)
+
+    def hear(self, content: object) -> None:
+        """Answer a message of the front end: move, keep or stop. Anything else is said to be wrong."""
+        message = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+        kind, config = message.get("kind"), message.get("config")
+        try:
+            if kind == "stop":
+                self.stop()
+                return
+            if kind not in ("move", "keep") or not isinstance(config, dict):
+                raise ValueError(f"a message of an unknown kind: {str(kind)[:40]!r}")
+            given = {str(k): str(v) for k, v in cast("dict[Any, Any]", config).items()}
+            chosen = self.whatif.of_text(given)
+        except ValueError as error:
+            log.warning("what-if: %s", error)
+            self.send({"kind": "error", "text": str(error)})
+            return
+        self.stop()
+        if kind == "move":
+            point = self.whatif.predict(**chosen)
+            self.send({"kind": "point", "point": to_json(point)})
+        self.job = Job()
+        work = self._behind if kind == "move" else self._keep
+        self.thread = threading.Thread(
+            target=work, args=(self.job, chosen), name="tilebench-whatif", daemon=True
+        )
+        self.thread.start()
+
+    def stop(self) -> None:
+        """End what goes on behind the last move."""
+        if self.job is not None:
+            self.job.cancel()
+
+    # -------------------------------------------------------------- in the background
+
+    def _behind(self, job: Job, chosen: Mapping[str, Any]) -> None:
+        values: dict[str, dict[str, Any]] = {}
+        for name, value, point in self.whatif.neighbours(chosen):
+            if job.ended:
+                return
+            values.setdefault(name, {})[str(value)] = _brief(point)
+        config = {k: str(v) for k, v in chosen.items()}
+        self.send({"kind": "around", "config": config, "values": values})
+        if self.whatif.predict(**chosen).state != "predicted" or job.wait(DEBOUNCE_S):
+            return
+        self.send({"kind": "compiling", "config": config})
+        try:
+            point = self.whatif.compile(begun=job.begun, **chosen)
+        except Cancelled:
+            self.send({"kind": "cancelled", "config": config})
+            return
+        self.refresh()
+        self.send({"kind": "compiled", "point": to_json(point)})
+
+    def _keep(self, job: Job, chosen: Mapping[str, Any]) -> None:
+        config = {k: str(v) for k, v in chosen.items()}
+        self.send({"kind": "compiling", "config": config})
+        try:
+            self.whatif.compile(begun=job.begun)  # the base too: the card compares with it
+            self.whatif.compile(begun=job.begun, **chosen)
+            self.whatif.keep(**chosen)
+        except Cancelled:
+            self.send({"kind": "cancelled", "config": config})
+            return
+        except ValueError as error:
+            self.send({"kind": "error", "text": str(error)})
+            return
+        report = self.whatif.report()
+        self.refresh()
+        self.send(
+            {
+                "kind": "kept",
+                "config": config,
+                "whatif": to_json(report.whatif),
+                "roofline": to_json(report.roofline),
+                "compare": to_json(report.compare),
+                "verdict": report.verdict,
+            }
+        )
+
+    def refresh(self) -> None:
+        """Put what is known now into the widget, for views that are opened later and for saving."""
+        if self.widget is not None:
+            from tilebench.views.widget import packed
+
+            self.widget.payload = packed(self.whatif.report())
+
+
+def _brief(point: TriedPoint) -> dict[str, Any]:
+    """What a neighbour's mark shows: whether it is legal and why not, its time."""
+    us = point.point.time_us.value if point.point is not None and point.point.time_us is not None else None
+    return {"state": point.state, "reason": point.reason, "us": us}
