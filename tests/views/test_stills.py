@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.views.fixture import load, make
+from tests.views.more import compared, everything, predicted, sliding, with_history
 from tilebench.report import REPORT_MIME, Figure, Report, from_json, to_json
-from tilebench.views import Board, Comparison, page, whole
+from tilebench.views import Board, Comparison, page, timeline, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME
 from tilebench.views.code import shortened
@@ -41,7 +42,7 @@ def test_the_fixture_file_is_what_its_script_makes() -> None:
 
 @pytest.mark.parametrize("view", list(whole.STILLS))
 def test_every_view_has_a_picture_and_words_for_it(view: str) -> None:
-    still = whole.STILLS[view](load())
+    still = whole.STILLS[view](everything())
     assert still is not None
     assert_picture(still)
 
@@ -54,7 +55,9 @@ def test_the_whole_board_is_one_picture() -> None:
     assert "predicted" in still.alt
 
 
-@pytest.mark.parametrize("views", [("layout",), ("timeline",), ("diff",), ("smem", "roofline"), ("warps",)])
+@pytest.mark.parametrize(
+    "views", [("layout",), ("timeline",), ("diff",), ("smem", "roofline"), ("warps",), ("findings",)]
+)
 def test_chosen_views_make_a_smaller_picture(views: tuple[str, ...]) -> None:
     assert_picture(whole.picture(load(), views))
 
@@ -156,7 +159,69 @@ def test_a_comparison_says_what_changed_and_does_not_mix_sources() -> None:
     assert "not comparable" in text
     assert "layout of C_local" in text
     assert repr(Comparison(before, before)) == "nothing changed"
-    assert "<table>" in Comparison(before, after)._repr_mimebundle_()["text/html"]
+    assert Comparison(before, before).html() == "<p>nothing changed</p>"
+    data, _ = Comparison(before, after)._repr_mimebundle_()
+    assert "<table>" in data["text/html"]
+    assert data["text/plain"] == text
+    assert "image/png" in data
+
+
+def test_the_card_says_what_is_better_and_what_is_worse_and_which_elements_moved() -> None:
+    info = compared().compare
+    assert info is not None
+    verdicts = {d.what: d.verdict for d in info.deltas}
+    assert verdicts["registers a thread"] == verdicts["spilled bytes"] == verdicts["occupancy"] == "worse"
+    assert verdicts["verdict"] == verdicts["predicted"] == "better"
+    assert verdicts["num_stages"] == ""
+    moved = {m.buffer: m for m in info.layouts}
+    assert set(moved) == {"C_local", "A_shared"}
+    assert 0 < moved["C_local"].moved < moved["C_local"].total == 128 * 128
+    assert moved["A_shared"].map is not None
+    assert moved["A_shared"].map.shape == (32, 32)
+    texts = {t.level: t for t in info.texts}
+    assert (texts["cell"].added, texts["cell"].removed) == (1, 1)
+    assert ("+", "cp.async.wait_group 2;") in texts["ptx"].lines
+
+
+def test_a_report_with_a_comparison_or_tried_points_is_small_and_comes_back_whole() -> None:
+    for report in (compared(), sliding(), with_history(), everything()):
+        payload = json.dumps(to_json(report))
+        assert len(payload) <= 256_000
+        back = from_json(Report, json.loads(payload))
+        assert to_json(back) == to_json(report)
+
+
+def test_the_points_that_were_tried_are_a_table_with_reasons() -> None:
+    text = whatif.text(sliding())
+    assert "num_stages=8: illegal, the block needs 256 KiB of shared memory" in text
+    assert "as it is: compiled, 21.5 us (predicted: model of H200 SXM)" in text
+    assert "163 (compiler's log)" in text
+    assert "164 (compiler's log)" in text
+    assert "(estimate)" in text
+    assert text.splitlines()[1].strip().startswith("as it is")
+    assert "<table>" in whatif.html(sliding())
+
+
+def test_the_launch_is_a_sum_that_is_said() -> None:
+    info = predicted()
+    said = timeline.sum_text(info)
+    assert said.startswith("2.5 (launch) + 2 x ")
+    assert said.endswith(f"= {info.total_us:.3g} us")
+    assert "the whole launch" in timeline.html(everything())
+
+
+def test_a_trace_for_perfetto_has_every_bar_and_every_dependence() -> None:
+    report = everything()
+    trace = timeline.chrome_trace(report)
+    assert json.loads(json.dumps(trace)) == trace
+    bars = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert len(bars) == sum(len(t.bars) for t in report.timelines)
+    assert {e["pid"] for e in bars} == {0, 1}
+    assert all(e["dur"] >= 0 for e in bars)
+    flows = [e for e in trace["traceEvents"] if e["ph"] in "sf"]
+    assert len(flows) == 2 * sum(len(t.arrows) for t in report.timelines)
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+    assert {"copy", "tensor cores", "matmul: measured, NVIDIA H200"} <= names
 
 
 def test_nbconvert_without_widget_state_shows_the_picture_with_its_words() -> None:

@@ -17,12 +17,14 @@ from tilebench.views.compare import Comparison
 from tilebench.views.whole import page, warm
 
 VIEW_MODULES = (
+    "whatif",
     "summary",
     "layout",
     "smem",
     "warps",
     "timeline",
     "roofline",
+    "compare",
     "step",
     "diff",
     "code",

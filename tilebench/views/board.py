@@ -7,26 +7,31 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from tilebench.report import REPORT_MIME, REPORT_VERSION, VIEWS, Report, to_json
-from tilebench.views import code, diff, summary, whole
+from tilebench.views import code, diff, step, summary, whole
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 class Board:
     """The views of a report. views: names from report.VIEWS, empty for all that apply; state: what `copy
-    link` gave.
+    link` gave; widget: one that shows this report already.
 
     static: no widget, only what can be kept in a notebook: the report as data, a picture, HTML and text.
     """
 
     def __init__(
-        self, report: Report, views: Sequence[str] = (), static: bool = False, state: str = ""
+        self,
+        report: Report,
+        views: Sequence[str] = (),
+        static: bool = False,
+        state: str = "",
+        widget: Any = None,
     ) -> None:
         unknown = [v for v in views if v not in VIEWS]
         if unknown:
             raise ValueError(f"no view called {unknown[0]!r}; views are {', '.join(VIEWS)}")
         self.report, self.views, self.static, self.state = report, tuple(views), static, state
-        self._widget: Any = None
+        self._widget: Any = None if static else widget
 
     @property
     def widget(self) -> Any:
@@ -54,8 +59,12 @@ class Board:
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         del include, exclude
+        return self.bundle()
+
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(data by MIME type, metadata): the report as data, a picture, text, and the widget when live."""
         still = whole.picture(self.report, self.views)
-        saved = diff.lean(code.shortened(self.report))
+        saved = step.lean(diff.lean(code.shortened(self.report)))
         data: dict[str, Any] = {
             "text/plain": repr(self),
             still.mime: base64.b64encode(still.data).decode(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from tilebench.views.base import (
     png,
     quiet,
     titled,
-    write,
 )
 
 
@@ -72,59 +72,106 @@ def sentence(info: RooflineInfo) -> str:
     return "; ".join(parts)
 
 
+class _Labels:
+    """Labels in pixels of the axes, each at the first of its places that overlaps no earlier one."""
+
+    CHARACTER, LINE = 3.9, 9.0  # of the font below, in points
+
+    def __init__(self, ax: Any) -> None:
+        self.ax = ax
+        self.taken: list[tuple[float, float, float, float]] = []
+
+    def put(
+        self, x: float, y: float, text: str, places: Sequence[tuple[float, float, str]], **style: Any
+    ) -> None:
+        """Write `text` beside the data point (x, y): at offsets in points, with an alignment."""
+        px, py = self.ax.transData.transform((x, y)) * 72 / self.ax.figure.dpi
+        lines = text.split("\n")
+        width, height = max(map(len, lines)) * self.CHARACTER, len(lines) * self.LINE
+        frame = self.ax.bbox.extents * 72 / self.ax.figure.dpi
+        for dx, dy, align in places:
+            left = px + dx - {"left": 0.0, "right": width, "center": width / 2}[align]
+            box = (left, py + dy - height / 2, left + width, py + dy + height / 2)
+            inside = box[0] > frame[0] and box[2] < frame[2] and box[1] > frame[1] and box[3] < frame[3]
+            if inside and not any(
+                box[0] < t[2] and t[0] < box[2] and box[1] < t[3] and t[1] < box[3] for t in self.taken
+            ):
+                self.taken.append(box)
+                note = self.ax.annotate(
+                    text, (x, y), xytext=(dx, dy), textcoords="offset points", ha=align, va="center",
+                    **{"fontsize": 6.5, "linespacing": 1.1, "color": INK, **style},
+                )  # fmt: skip
+                note.set_parse_math(False)
+                return
+
+    def block(self, x: float, y: float, radius: float) -> None:
+        """Keep labels off a data point."""
+        px, py = self.ax.transData.transform((x, y)) * 72 / self.ax.figure.dpi
+        self.taken.append((px - radius, py - radius, px + radius, py + radius))
+
+
 def paint(ax: Any, info: RooflineInfo) -> None:
-    """Draw the ceilings and the points; a measured point is filled, a predicted one is hollow."""
+    """Draw the ceilings and the path of points; a measured point is filled, a predicted one is hollow."""
     low, high = extent(info)
-    x = np.geomspace(low, high, 64)
-    bands = [r for r in info.roofs if r.kind == "bandwidth"]
+    bands = sorted((r for r in info.roofs if r.kind == "bandwidth"), key=lambda r: -r.value)
     rates = [r for r in info.roofs if r.kind == "compute"]
     band = max((r.value for r in bands), default=0.0)
-    for r in rates:
-        start = r.value / band if band else low
-        ax.plot([max(low, start), high], [r.value, r.value], color=INK, linewidth=1)
-        write(ax, high, r.value, clip(r.name, 26) + " ", ha="right", va="bottom", fontsize=6, color=QUIET)
     top = max((r.value for r in rates), default=float(band * high))
-    for r in bands:
-        ax.plot(x, np.minimum(x * r.value, top), color=ACCENT, linewidth=1)
-        middle = float(np.sqrt(low * top / r.value)) if top > low * r.value else low
-        write(
-            ax,
-            middle * 0.8,
-            middle * r.value * 1.2,
-            clip(r.name, 26),
-            fontsize=6.5,
-            color=ACCENT,
-            va="bottom",
-            ha="right",
+    timed = [p for p in info.points if performance(p) is not None and intensity(p) > 0]
+    slowest = min((performance(p) or top for p in timed), default=top)
+    _axes(ax, info, (low, high), (min(top / 2e4, slowest / 4), top * 4))
+    labels = _Labels(ax)
+    for p in timed:
+        labels.block(intensity(p), performance(p) or 0.0, 5)
+    for r in rates:
+        start = max(low, r.value / band if band else low)
+        ax.plot([start, high], [r.value, r.value], color=INK, linewidth=1)
+        labels.put(
+            high, r.value, clip(r.name, 26), ((-3, 5, "right"), (-3, -5, "right")), color=QUIET, fontsize=6
         )
-    for k, p in enumerate(info.points):
-        rate = performance(p)
-        if rate is None or p.time_us is None or intensity(p) <= 0:
-            continue
-        last = k == len(info.points) - 1
+    for k, r in enumerate(bands):
+        x = np.geomspace(low, top / r.value, 24) if top > low * r.value else np.array([low, high])
+        dim = k < len(bands) - 1
+        ax.plot(
+            x, x * r.value, color=ACCENT, linewidth=1, linestyle="--" if dim else "-", alpha=0.7 if dim else 1
+        )
+        ends = ax.transData.transform([(x[0], x[0] * r.value), (x[-1], x[-1] * r.value)])
+        angle = math.degrees(math.atan2(*(ends[1] - ends[0])[::-1]))
+        at = float(x[0] * (x[-1] / x[0]) ** 0.55)
+        over = (k == 0 and len(bands) > 1) or len(bands) == 1
+        note = ax.annotate(
+            clip(r.name, 26), (at, at * r.value), xytext=(0, 5 if over else -6), textcoords="offset points",
+            rotation=angle, rotation_mode="anchor", ha="center", va="center", fontsize=6.5, color=ACCENT,
+        )  # fmt: skip
+        note.set_parse_math(False)
+        for step in x:
+            labels.block(float(step), float(step * r.value), 2)
+    if len(timed) > 1:
+        path = [(intensity(p), performance(p)) for p in timed]
+        ax.plot(*zip(*path, strict=True), color=QUIET, linewidth=0.8, linestyle=":", zorder=2)
+    for p in reversed(timed):
+        rate, last = performance(p) or 0.0, p is timed[-1]
+        assert p.time_us is not None, "a point with a performance has a time"
         filled = p.time_us.provenance == "measured"
         ax.plot(
-            [intensity(p)],
-            [rate],
-            marker="o" if last else ".",
-            color=BAD,
-            markerfacecolor=BAD if filled else "white",
-            markersize=6,
-            zorder=3,
+            [intensity(p)], [rate], marker="o", color=BAD, markerfacecolor=BAD if filled else "white",
+            markersize=6 if last else 4, zorder=3,
+        )  # fmt: skip
+        number_ = f"{info.points.index(p) + 1}. " if len(info.points) > 1 else ""
+        text = (
+            f"{number_}{clip(p.label, 18)}: {rate_text(rate)}\n{p.time_us.provenance}"
+            if last
+            else number_[:-2]
         )
-        if last:
-            share = f"{clip(p.label, 18)}: {rate_text(rate)}\n{p.time_us.provenance}"
-            right = intensity(p) < np.sqrt(low * high)
-            write(
-                ax,
-                intensity(p) * (1.15 if right else 1 / 1.15),
-                rate,
-                share,
-                fontsize=6.5,
-                ha="left" if right else "right",
-                linespacing=1.1,
-            )
-    floor, ceiling = top / 2e4, top * 4
+        labels.put(
+            intensity(p), rate, text,
+            ((8, 0, "left"), (-8, 0, "right"), (0, 14, "center"), (0, -14, "center"), (8, -12, "left"),
+             (-8, -12, "right")),
+        )  # fmt: skip
+
+
+def _axes(ax: Any, info: RooflineInfo, across: tuple[float, float], up: tuple[float, float]) -> None:
+    (low, high), (floor, ceiling) = across, up
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.minorticks_off()

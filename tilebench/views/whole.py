@@ -9,7 +9,21 @@ from functools import partial
 from typing import Any
 
 from tilebench.report import Report
-from tilebench.views import code, diff, findings, layout, passes, roofline, smem, step, summary, timeline, warps
+from tilebench.views import (
+    code,
+    compare,
+    diff,
+    findings,
+    layout,
+    passes,
+    roofline,
+    smem,
+    step,
+    summary,
+    timeline,
+    warps,
+    whatif,
+)
 from tilebench.views.base import (
     BAD,
     GOOD,
@@ -30,13 +44,16 @@ ON_DARK = {GOOD: "#56d364", BAD: "#ff8b84", QUIET: "#a9b4c0"}
 Painter = Callable[[Any], None]
 COLUMNS = 3
 STILLS: dict[str, Callable[[Report], Still | None]] = {
+    "whatif": whatif.still,
     "layout": layout.still,
     "smem": smem.still,
     "warps": warps.still,
     "timeline": timeline.still,
     "roofline": roofline.still,
+    "compare": compare.still,
     "step": step.still,
     "diff": diff.still,
+    "findings": findings.still,
 }
 
 
@@ -65,6 +82,8 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
     """(view, columns it takes, painter) of each panel that the report has data for."""
     wanted = [v for v in views if v in STILLS] or list(STILLS)
     found: list[tuple[str, int, Painter]] = []
+    if "whatif" in wanted and report.whatif is not None and report.whatif.tried:
+        found.append(("whatif", 3, partial(whatif.paint, info=report.whatif)))
     if "layout" in wanted:
         count = 2 if "smem" in wanted and smem.tiles(report) else COLUMNS
         for info, same in layout.distinct(report)[:count]:
@@ -85,6 +104,10 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
     d = diff.shown(report)
     if "diff" in wanted and d is not None:
         found.append(("diff", 1, partial(diff.paint, d=d)))
+    if "compare" in wanted and compare.has(report) and report.compare is not None:
+        found.append(("compare", 3, partial(compare.paint, info=report.compare)))
+    if "findings" in wanted and "findings" in views and report.findings:
+        found.append(("findings", 3, partial(findings.paint, report=report)))
     return found
 
 
@@ -101,7 +124,7 @@ def rows_of(found: Sequence[tuple[str, int, Painter]]) -> list[list[tuple[str, i
 def picture(report: Report, views: Sequence[str] = ()) -> Still:
     """The whole board as one PNG on a light card."""
     rows = rows_of(panels(report, views))
-    heights = [{"timeline": 1.5, "step": 4.6}.get(row[0][0], 2.8) for row in rows]
+    heights = [{"timeline": 1.65, "step": 4.6, "compare": 3.3}.get(row[0][0], 2.8) for row in rows]
     head = 0.62
     total = head + sum(heights) + 0.05
     width = 10.0
@@ -125,7 +148,7 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
                 share = columns / COLUMNS
             left, right = (0.075, 0.012) if name in ("timeline", "roofline") else (0.018, 0.018)
             below, above = {
-                "timeline": (0.4, 0.26),
+                "timeline": (0.54, 0.26),
                 "roofline": (0.34, 0.3),
                 "layout": (0.56, 0.3),
                 "smem": (0.52, 0.3),

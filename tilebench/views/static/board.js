@@ -1,11 +1,13 @@
 // A report: verdict line, then the views as tabs. All views talk over the bus of the report's id.
-import { h, empty, button, busOf, buffersAt, uid } from "./kit.js";
+import { h, empty, button, choice, busOf, buffersAt, uid } from "./kit.js";
 import * as summary from "./summary.js";
 import * as layout from "./layout.js";
 import * as smem from "./smem.js";
 import * as warps from "./warps.js";
 import * as timeline from "./timeline.js";
 import * as roofline from "./roofline.js";
+import * as compare from "./compare.js";
+import * as whatif from "./whatif.js";
 import * as step from "./step.js";
 import * as diff from "./diff.js";
 import * as code from "./code.js";
@@ -14,11 +16,13 @@ import * as findings from "./findings.js";
 
 /** name, title, module, whether the report has something to show. */
 export const TABS = [
+  ["whatif", "what if", whatif, (r) => whatif.has(r)],
   ["layout", "layout", layout, (r) => layout.fragments(r).length > 0],
   ["smem", "shared memory", smem, (r) => smem.tiles(r).length > 0],
   ["warps", "warps", warps, (r) => warps.roles(r).length > 0],
   ["timeline", "timeline", timeline, (r) => r.timelines.some((t) => t.bars.length > 0)],
   ["roofline", "roofline", roofline, (r) => r.roofline !== null],
+  ["compare", "changes", compare, (r) => compare.has(r) || whatif.has(r)],
   ["step", "time travel", step, (r) => (r.traces ?? []).length > 0],
   ["diff", "difference", diff, (r) => r.diffs.length > 0],
   ["code", "code", code, () => true],
@@ -29,7 +33,7 @@ export const TABS = [
 
 /** "layout;C_local;warp" and back: which tab, buffer and colour. @param {any} state */
 export function stateText(state) {
-  return ["tab", state.tab ?? "", "buffer", state.layout?.buffer ?? "", "mode", state.layout?.mode ?? "", "view", state.layout?.view ?? ""].map(encodeURIComponent).join(":");
+  return ["tab", state.tab ?? "", "beside", state.beside ?? "", "buffer", state.layout?.buffer ?? "", "mode", state.layout?.mode ?? "", "view", state.layout?.view ?? ""].map(encodeURIComponent).join(":");
 }
 
 /** Puts what `stateText` gave into a state; anything unknown is ignored. @param {any} state @param {string} text */
@@ -37,6 +41,7 @@ export function restore(state, text) {
   const parts = String(text ?? "").slice(0, 2000).split(":").map((p) => { try { return decodeURIComponent(p); } catch { return ""; } });
   const get = (key) => { const k = parts.indexOf(key); return k >= 0 && k % 2 === 0 ? parts[k + 1] : ""; };
   if (TABS.some(([n]) => n === get("tab"))) state.tab = get("tab");
+  if (TABS.some(([n]) => n === get("beside"))) state.beside = get("beside");
   state.layout = {};
   if (get("buffer")) state.layout.buffer = get("buffer");
   if (["lane", "warp", "register", "bank", "instruction", "value"].includes(get("mode"))) state.layout.mode = get("mode");
@@ -62,6 +67,8 @@ export function draw(el, state, act = busOf(state.report.id)) {
   const key = uid(); // ids are ours alone: nothing from the report is in them
   const bar = h("div", { class: "tb-tabs", role: "tablist", "aria-label": "views" });
   const panel = h("div", { class: "tb-panel", role: "tabpanel", id: `${key}-panel` });
+  const second = h("div", { class: "tb-panel", role: "region", "aria-label": "second view" }), docks = h("div", { class: "tb-docks" }, panel);
+  const split = button("split", () => dock(state.beside ? "" : neighbour()), "show a second view beside this one; both follow what is pinned");
   const foot = h("div", { class: "tb-foot" }), pins = h("span", { class: "tb-pins", "aria-live": "polite" });
   const link = h("input", { class: "tb-goto", type: "text", readonly: true, "aria-label": "state of this view, for tilebench.show(..., state=...)", hidden: true });
   foot.append(pins, button("clear pins", () => act.clear()), button("copy link", () => {
@@ -70,8 +77,8 @@ export function draw(el, state, act = busOf(state.report.id)) {
     link.select();
     navigator.clipboard?.writeText(link.value).catch(() => { link.title = "select and copy"; });
   }, "the state of this view as text, for tilebench.show(..., state=...)"), link);
-  root.append(bar, panel, foot);
-  let end = () => {};
+  root.append(h("div", { class: "tb-bar-row" }, bar, tabs.length > 1 ? split : null), docks, foot);
+  let end = () => {}, endSecond = () => {};
   const buttons = tabs.map(([name, title], k) => h("button", { type: "button", role: "tab", class: "tb-tab", id: `${key}-${k}`, "aria-controls": `${key}-panel`, on: { click: () => show(name) } }, title));
   bar.append(...buttons);
   bar.addEventListener("keydown", (event) => {
@@ -90,8 +97,33 @@ export function draw(el, state, act = busOf(state.report.id)) {
     buttons.forEach((b, i) => { b.setAttribute("aria-selected", String(i === k)); b.tabIndex = i === k ? 0 : -1; });
     panel.setAttribute("aria-labelledby", `${key}-${k}`);
     end();
+    end = () => {};
     empty(panel);
+    if (state.beside === state.tab) dock(neighbour());
     end = tabs[k][2].draw(panel, state, act);
+  }
+
+  /** The view that goes well beside the one shown: code, else the next tab. */
+  function neighbour() {
+    const wish = ["code", "layout", "timeline", ...tabs.map(([n]) => n)].find((n) => n !== state.tab && tabs.some(([t]) => t === n));
+    return wish ?? "";
+  }
+
+  /** Puts a view beside the one shown; "" takes it away. */
+  function dock(name) {
+    endSecond();
+    endSecond = () => {};
+    empty(second);
+    state.beside = tabs.some(([n]) => n === name) && name !== state.tab ? name : "";
+    docks.classList.toggle("tb-docked", Boolean(state.beside));
+    split.textContent = state.beside ? "one view" : "split";
+    split.setAttribute("aria-pressed", String(Boolean(state.beside)));
+    if (!state.beside) { second.remove(); return; }
+    docks.append(second);
+    second.append(choice("beside", tabs.filter(([n]) => n !== state.tab).map(([n, title]) => [n, title]), state.beside, dock));
+    const inner = h("div", {});
+    second.append(inner);
+    endSecond = tabs.find(([n]) => n === state.beside)[2].draw(inner, state, act);
   }
   const off = act.watch((now) => {
     const last = now.pins[now.pins.length - 1];
@@ -99,8 +131,11 @@ export function draw(el, state, act = busOf(state.report.id)) {
     for (const [k, [name]] of tabs.entries()) buttons[k].classList.toggle("tb-touched", touched(report, name, now));
   });
   pins.textContent = "nothing pinned";
+  const beside = state.beside;
+  state.beside = "";
   show(state.tab ?? tabs[0][0]);
-  return () => { off(); end(); root.remove(); };
+  if (beside) dock(beside);
+  return () => { off(); endSecond(); end(); root.remove(); };
 }
 
 /** Whether a tab has something about what is pinned: its name gets a dot. */
@@ -108,6 +143,7 @@ function touched(report, name, now) {
   return now.pins.some((s) => (name === "timeline" && report.timelines.some((t) => t.bars.some((b) => (s.op ? b.op === s.op : s.line && b.line === s.line))))
     || (name === "code" && s.line) || (name === "layout" && report.layouts.some((l) => l.kind === "fragment" && about(report, s).includes(l.buffer)))
     || (name === "smem" && report.layouts.some((l) => l.kind === "shared" && about(report, s).includes(l.buffer)))
+    || (name === "roofline" && s.kernel && report.roofline?.points.some((p) => p.id === s.kernel))
     || (name === "findings" && s.line && report.findings.some((f) => f.spans.some((p) => p.line === s.line))));
 }
 

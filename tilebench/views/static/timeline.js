@@ -1,115 +1,302 @@
-// The pipeline over time: bars by lane, coloured by phase, dependences as arrows. Predicted, simulated or measured: it says which.
-import { h, button, number, lit } from "./kit.js";
+// One block over time: bars by lane, bands by phase, dependences as arrows; a measured block is laid under the predicted one.
+// What a launch takes is a sum of such blocks, and the sum is shown. A stretch in the middle of a long loop is left out, with its length.
+import { h, button, choice, number, lit, table, empty } from "./kit.js";
 
-const PHASES = { prologue: "#c9b3e6", steady: "#8ecae6", epilogue: "#ffcf8a", "": "#c4cbd2" };
-const LEFT = 96, LANE = 30, BAR = 22, WIDE = 960;
+export const PHASES = { prologue: "#c9b3e6", steady: "#8ecae6", epilogue: "#ffcf8a", "": "#c4cbd2" };
+const WIDE = 960, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, GAP = 8, BREAK = 46, MOST = 64;
 
 /** The timeline tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
-  const ends = state.report.timelines.map((info, k) => one(el, info, act, k));
-  return () => ends.forEach((end) => end());
+  const all = state.report.timelines.filter((t) => t.bars.length), own = (state.timeline ??= {});
+  const predicted = all.find((t) => t.provenance !== "measured"), measured = all.find((t) => t.provenance === "measured");
+  const shown = () => (own.which === "predicted" && predicted ? [predicted] : own.which === "measured" && measured ? [measured] : [predicted, measured].filter(Boolean));
+  const box = h("div", {});
+  let end = () => {};
+  const show = () => { end(); empty(box); end = chart(box, shown(), state, act); };
+  if (predicted && measured) {
+    el.append(h("div", { class: "tb-tools" }, choice("show", [["both", "both, overlaid"], ["predicted", "predicted"], ["measured", "measured"]], own.which ?? "both", (v) => { own.which = v; show(); })));
+  }
+  el.append(box);
+  show();
+  return () => end();
 }
 
-function one(el, info, act, which) {
-  const lanes = [...new Set(info.bars.map((b) => b.lane))];
-  const total = Math.max(...info.bars.map((b) => b.end_us), 1e-6);
-  const height = lanes.length * LANE + 26;
-  const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover a bar, or focus the chart and use the arrow keys");
-  const svg = h("svg", { class: "tb-svg", viewBox: `0 0 ${WIDE} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": `${info.provenance} timeline of ${info.bars.length} bars` });
-  let zoom = 1, from = 0, cursor = -1;
-  const x = (us) => LEFT + (us - from) * zoom * (WIDE - LEFT - 8) / total;
-  const sel = (b) => ({ op: b.op, line: b.line || undefined, step: b.iteration >= 0 ? b.iteration : undefined });
-  const words = (b) => `${b.label}${b.iteration >= 0 ? ` of iteration ${b.iteration}` : ""} on ${b.lane}: ${number(b.start_us)} to ${number(b.end_us)} us, ${number(b.end_us - b.start_us)} us${b.phase ? `, ${b.phase}` : ""} (${info.provenance})`;
+/** The place of a time on the axis, cuts taken out and each drawn as a gap of BREAK pixels. */
+class Axis {
+  constructor(infos) {
+    this.end = Math.max(...infos.flatMap((t) => t.bars.map((b) => b.end_us)), 1e-6);
+    this.cuts = infos.length === 1 ? infos[0].cuts ?? [] : both(infos);
+    this.hidden = this.cuts.reduce((sum, [a, b]) => sum + b - a, 0);
+    this.span = this.end - this.hidden;
+    this.zoom = 1;
+    this.from = 0;
+  }
+
+  get room() { return WIDE - LEFT - RIGHT - BREAK * this.cuts.length; }
+
+  /** Pixels from the left edge of an unzoomed chart. */
+  flat(us) {
+    let hidden = 0, gaps = 0;
+    for (const [a, b] of this.cuts) {
+      if (us >= b) { hidden += b - a; gaps += BREAK; } else if (us > a) { hidden += us - a; gaps += BREAK * (us - a) / (b - a); }
+    }
+    return (us - hidden) / this.span * this.room + gaps;
+  }
+
+  x(us) { return LEFT + (this.flat(us) - this.from) * this.zoom; }
+
+  get whole() { return this.room + BREAK * this.cuts.length; }
+
+  look(factor, at) {
+    const zoom = Math.min(MOST, Math.max(1, this.zoom * factor)), middle = at ?? (WIDE + LEFT) / 2;
+    const flat = this.from + (middle - LEFT) / this.zoom;
+    this.from = flat - (middle - LEFT) / zoom;
+    this.zoom = zoom;
+    this.move(0);
+  }
+
+  move(pixels) { this.from = Math.min(this.whole - this.whole / this.zoom, Math.max(0, this.from + pixels / this.zoom)); }
+
+  /** Times at the edges of the window, for ticks. */
+  ticks() {
+    const step = nice(this.span / this.zoom / 8), out = [];
+    for (let t = 0; t <= this.end + 1e-9; t += step) {
+      const skip = this.cuts.find(([a, b]) => t > a && t < b);
+      if (skip) { t = Math.floor(skip[1] / step) * step; continue; }
+      const x = this.x(t);
+      if (x >= LEFT - 1 && x <= WIDE - RIGHT + 1) out.push([t, x]);
+      if (out.length > 40) break;
+    }
+    return out;
+  }
+}
+
+/** What both timelines leave out. @param {any[]} infos */
+function both(infos) {
+  const [one, two] = infos.map((t) => t.cuts ?? []);
+  return one.flatMap(([a, b]) => two.map(([c, d]) => [Math.max(a, c), Math.min(b, d)])).filter(([a, b]) => a < b);
+}
+
+function chart(el, infos, state, act) {
+  const own = state.timeline, axis = new Axis(infos);
+  axis.zoom = own.zoom ?? 1;
+  axis.from = own.from ?? 0;
+  const lanes = [...new Set(infos.flatMap((t) => t.bars.map((b) => b.lane)))];
+  const rows = infos.length, laneHeight = rows * BAR + (rows - 1) * 2 + GAP, height = HEAD + lanes.length * laneHeight + FOOT;
+  const top = (lane, row) => HEAD + lanes.indexOf(lane) * laneHeight + row * (BAR + 2) + GAP / 2;
+  const bars = infos.flatMap((info, row) => info.bars.map((bar, k) => ({ bar, info, row, k })));
+  const order = bars.map((_, k) => k).sort((a, b) => bars[a].bar.start_us - bars[b].bar.start_us || bars[a].row - bars[b].row);
+  const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover a bar, or focus the chart: arrows move, Enter pins, + and - zoom, 0 shows all");
+  const svg = h("svg", { class: "tb-svg tb-time", viewBox: `0 0 ${WIDE} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": infos.map((t) => `${t.provenance} timeline of ${t.bars.length} bars`).join(" and ") });
+  let cursor = -1;
   /** @type {any[]} */ let rects = [];
   /** @type {any[]} */ let arrows = [];
+  const sel = ({ bar }) => ({ op: bar.op || undefined, line: bar.line || undefined, step: bar.iteration >= 0 ? bar.iteration : undefined });
+  const origin = (t) => `${t.provenance}${t.device ? (t.provenance === "measured" ? ` on ${t.device}` : `: ${t.device}`) : ""}`;
+  const words = ({ bar, info }) => `${bar.label}${bar.iteration >= 0 ? ` of iteration ${bar.iteration}` : ""} on ${bar.lane}: ${number(bar.start_us)} to ${number(bar.end_us)} us, ${number(bar.end_us - bar.start_us)} us${bar.phase ? `, ${bar.phase}` : ""}${bar.line ? `, line ${bar.line}` : ""} (${origin(info)})`;
 
   function paint() {
-    while (svg.firstChild) svg.removeChild(svg.firstChild);
-    lanes.forEach((lane, k) => {
-      svg.append(h("line", { x1: LEFT, x2: WIDE - 8, y1: (k + 1) * LANE - 2, y2: (k + 1) * LANE - 2, class: "tb-rule" }));
-      svg.append(h("text", { x: LEFT - 6, y: k * LANE + 17, "text-anchor": "end", class: "tb-label" }, lane));
-    });
-    const step = nice(total / zoom / 8);
-    for (let t = Math.ceil(from / step) * step; t <= from + total / zoom + 1e-9; t += step) {
-      svg.append(h("line", { x1: x(t), x2: x(t), y1: 0, y2: lanes.length * LANE, class: "tb-rule" }));
-      svg.append(h("text", { x: x(t), y: height - 10, "text-anchor": "middle", class: "tb-label" }, number(Number(t.toPrecision(6)))));
+    own.zoom = axis.zoom;
+    own.from = axis.from;
+    empty(svg);
+    const bottom = HEAD + lanes.length * laneHeight;
+    for (const { phase, from, to } of bands(infos[0], axis.cuts)) {
+      const a = Math.max(LEFT, axis.x(from)), b = Math.min(WIDE - RIGHT, axis.x(to));
+      if (b <= a) continue;
+      svg.append(h("rect", { x: a, y: HEAD - 3, width: b - a, height: bottom - HEAD + 3, fill: PHASES[phase], class: "tb-band" }));
+      if (b - a > phase.length * 6.4) svg.append(h("text", { x: (a + b) / 2, y: 11, "text-anchor": "middle", class: "tb-label" }, phase));
     }
-    svg.append(h("text", { x: LEFT - 6, y: height - 10, "text-anchor": "end", class: "tb-label" }, "us"));
-    rects = info.bars.map((b, k) => {
-      const left = Math.max(LEFT, x(b.start_us)), right = Math.min(WIDE - 4, x(b.end_us));
-      if (right < LEFT || left > WIDE - 4) return null;
-      const width = Math.max(1.5, right - left), y = lanes.indexOf(b.lane) * LANE + 3;
-      const rect = h("rect", { x: left, y, width, height: BAR, class: "tb-bar", fill: PHASES[b.phase] ?? PHASES[""] });
-      rect.addEventListener("pointerenter", () => point(k));
-      rect.addEventListener("pointerleave", () => act.hover(null));
-      rect.addEventListener("click", (event) => act.pin(sel(b), event.shiftKey));
-      const label = b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label;
-      svg.append(rect);
-      const short = b.iteration >= 0 ? String(b.iteration) : "", fits = (t) => t && width > t.length * 6.2 + 4;
-      const shown_ = fits(label) ? label : fits(short) ? short : "";
-      if (shown_) svg.append(h("text", { x: left + width / 2, y: y + 15, "text-anchor": "middle", class: "tb-inbar" }, shown_));
-      return rect;
-    });
-    arrows = info.arrows.map(([a, b]) => {
-      const one_ = info.bars[a], two = info.bars[b];
-      if (!one_ || !two || x(one_.end_us) < LEFT) return null;
-      const ya = lanes.indexOf(one_.lane) * LANE + 3 + BAR / 2, yb = lanes.indexOf(two.lane) * LANE + 3 + BAR / 2;
-      const xa = x(one_.end_us), xb = x(two.start_us), mid = (xa + xb) / 2;
-      const path = h("path", { d: `M${xa},${ya} C${mid},${ya} ${mid},${yb} ${xb},${yb}`, class: "tb-arrow" });
-      svg.append(path);
-      return path;
+    for (const [t, x] of axis.ticks()) {
+      svg.append(h("line", { x1: x, x2: x, y1: HEAD - 3, y2: bottom, class: "tb-rule" }));
+      svg.append(h("text", { x, y: height - 8, "text-anchor": "middle", class: "tb-label" }, number(Number(t.toPrecision(6)))));
+    }
+    svg.append(h("text", { x: LEFT - 8, y: height - 8, "text-anchor": "end", class: "tb-label" }, "us"));
+    rects = bars.map((item, k) => bar(item, k));
+    arrows = infos.flatMap((info, row) => info.arrows.map(([a, b]) => arrow(info, row, a, b)));
+    for (const [a, b] of axis.cuts) {
+      const x0 = Math.max(LEFT, axis.x(a)), x1 = Math.min(WIDE - RIGHT, axis.x(b));
+      if (x1 - x0 < 4) continue;
+      svg.append(h("rect", { x: x0, y: HEAD - 3, width: x1 - x0, height: bottom - HEAD + 3, class: "tb-cut" }));
+      svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 - 4, "text-anchor": "middle", class: "tb-label" }, "⋯"));
+      svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 + 12, "text-anchor": "middle", class: "tb-label" }, `${number(b - a)} us`));
+    }
+    lanes.forEach((lane) => {
+      svg.append(h("rect", { x: 0, y: top(lane, 0) - GAP / 2, width: LEFT - 2, height: laneHeight, class: "tb-gutter" }));
+      svg.append(h("text", { x: LEFT - 8, y: top(lane, 0) + (rows === 1 ? 14 : 12), "text-anchor": "end", class: "tb-label" }, lane.length > 15 ? `${lane.slice(0, 14)}…` : lane));
+      if (rows > 1) svg.append(h("text", { x: LEFT - 8, y: top(lane, 1) + 13, "text-anchor": "end", class: "tb-label tb-under" }, "measured"));
+      svg.append(h("line", { x1: 0, x2: WIDE - RIGHT, y1: top(lane, 0) + laneHeight - GAP / 2, y2: top(lane, 0) + laneHeight - GAP / 2, class: "tb-rule" }));
     });
     light();
   }
 
+  function bar(item, k) {
+    const { bar: b, row, info } = item;
+    const left = Math.max(LEFT, axis.x(b.start_us)), right = Math.min(WIDE - RIGHT, axis.x(b.end_us));
+    if (right < LEFT || left > WIDE - RIGHT) return null;
+    const width = Math.max(1.5, right - left), y = top(b.lane, row);
+    const rect = h("rect", { x: left, y, width, height: BAR, class: info.provenance === "measured" ? "tb-bar tb-real" : "tb-bar", fill: PHASES[b.phase] ?? PHASES[""], on: {
+      pointerenter: () => point(k), pointerleave: () => act.hover(null), click: (event) => { cursor = k; act.pin(sel(item), event.shiftKey); },
+    } });
+    svg.append(rect);
+    const short = b.iteration >= 0 ? String(b.iteration) : "", label = b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label;
+    const text = [label, short].find((t) => t && width > t.length * 7 + 6);
+    if (text) svg.append(h("text", { x: left + width / 2, y: y + 14, "text-anchor": "middle", class: "tb-inbar" }, text));
+    return rect;
+  }
+
+  function arrow(info, row, a, b) {
+    const one = info.bars[a], two = info.bars[b];
+    if (!one || !two) return null;
+    const xa = axis.x(one.end_us), xb = axis.x(two.start_us), mid = (xa + xb) / 2;
+    if (xb < LEFT || xa > WIDE - RIGHT || xa < LEFT) return null;
+    const ya = top(one.lane, row) + BAR / 2, yb = top(two.lane, row) + BAR / 2;
+    const path = h("path", { d: `M${xa},${ya} C${mid},${ya} ${mid},${yb} ${xb},${yb}`, class: "tb-arrow" });
+    svg.append(path);
+    return path;
+  }
+
   function point(k) {
     cursor = k;
-    status.textContent = words(info.bars[k]);
-    act.hover(sel(info.bars[k]));
+    status.textContent = words(bars[k]);
+    act.hover(sel(bars[k]));
+    light();
   }
 
   function light() {
     const now = lit(act.now());
-    info.bars.forEach((b, k) => {
+    bars.forEach((item, k) => {
+      const b = item.bar;
       const on = now.some((s) => (s.op && s.op === b.op && (s.step === undefined || s.step === b.iteration)) || (!s.op && s.line && s.line === b.line));
       rects[k]?.classList.toggle("tb-lit", on);
+      rects[k]?.classList.toggle("tb-cursor", k === cursor);
     });
-    info.arrows.forEach(([a, b], k) => arrows[k]?.classList.toggle("tb-lit", a === cursor || b === cursor));
+    let at = 0;
+    infos.forEach((info, row) => info.arrows.forEach(([a, b]) => { const c = bars[cursor]; arrows[at++]?.classList.toggle("tb-lit", c !== undefined && c.row === row && (c.k === a || c.k === b)); }));
   }
 
-  function look(factor, centre) {
-    const next = Math.min(64, Math.max(1, zoom * factor)), keep = centre ?? from + total / zoom / 2;
-    from = Math.max(0, Math.min(total - total / next, keep - (keep - from) * zoom / next));
-    zoom = next;
-    paint();
+  /** Brings a bar into the window. */
+  function reveal(k) {
+    const b = bars[k].bar, x = axis.x(b.start_us);
+    if (x < LEFT || x > WIDE - RIGHT - 20) { axis.move((x - (WIDE + LEFT) / 2)); paint(); }
+    point(k);
   }
 
   svg.addEventListener("keydown", (event) => {
-    const moves = { ArrowRight: 1, ArrowLeft: -1 };
-    if (event.key in moves) point(Math.max(0, Math.min(info.bars.length - 1, cursor + moves[event.key])));
+    if (event.altKey || event.metaKey || event.ctrlKey) return;
+    const at = order.indexOf(cursor), moves = { ArrowRight: 1, ArrowLeft: -1 };
+    if (event.key in moves) reveal(order[Math.max(0, Math.min(order.length - 1, at + moves[event.key]))]);
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      const at = lanes.indexOf(info.bars[Math.max(0, cursor)].lane) + (event.key === "ArrowDown" ? 1 : -1);
-      const k = info.bars.findIndex((b) => b.lane === lanes[Math.max(0, Math.min(lanes.length - 1, at))]);
-      if (k >= 0) point(k);
-    } else if (event.key === "Enter" && cursor >= 0) act.pin(sel(info.bars[cursor]), event.shiftKey);
+      const from = bars[Math.max(0, cursor)], flat = lanes.indexOf(from.bar.lane) * rows + from.row + (event.key === "ArrowDown" ? 1 : -1);
+      const near = bars.map((item, k) => ({ k, d: Math.abs(item.bar.start_us - from.bar.start_us), flat: lanes.indexOf(item.bar.lane) * rows + item.row })).filter((c) => c.flat === flat).sort((p, q) => p.d - q.d)[0];
+      if (near) reveal(near.k);
+    } else if (event.key === "Home") reveal(order[0]);
+    else if (event.key === "End") reveal(order[order.length - 1]);
+    else if (event.key === "Enter" && cursor >= 0) act.pin(sel(bars[cursor]), event.shiftKey);
     else if (event.key === "Escape") act.clear();
-    else if (event.key === "+") look(1.5);
-    else if (event.key === "-") look(1 / 1.5);
-    else if (event.key === "0") { zoom = 1; from = 0; paint(); }
+    else if (event.key === "+" || event.key === "=") { axis.look(1.5); paint(); }
+    else if (event.key === "-") { axis.look(1 / 1.5); paint(); }
+    else if (event.key === "0") { axis.zoom = 1; axis.from = 0; paint(); }
     else return;
     event.preventDefault();
     event.stopPropagation();
   });
-  const shown = Object.entries(PHASES).filter(([p]) => p && info.bars.some((b) => b.phase === p));
-  const legend = h("p", { class: "tb-legend" }, ...shown.map(([p, c]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: c } }), p)));
+  const inSvg = (event) => { const r = svg.getBoundingClientRect(); return (event.clientX - r.left) * WIDE / r.width; };
+  svg.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && document.activeElement !== svg) return;
+    event.preventDefault();
+    axis.look(event.deltaY < 0 ? 1.25 : 0.8, inSvg(event));
+    paint();
+  }, { passive: false });
+  let drag = null;
+  svg.addEventListener("pointerdown", (event) => { drag = { x: inSvg(event), moved: false }; });
+  svg.addEventListener("pointermove", (event) => {
+    if (!drag || !event.buttons) { drag = null; return; }
+    const x = inSvg(event);
+    if (!drag.moved && Math.abs(x - drag.x) < 6) return;
+    drag.moved = true;
+    axis.move(drag.x - x);
+    drag.x = x;
+    paint();
+  });
+  svg.addEventListener("pointerup", () => { drag = null; });
+
+  const phases = Object.keys(PHASES).filter((p) => p && bars.some((b) => b.bar.phase === p));
+  const rest = bars.some((b) => !b.bar.phase);
+  const legend = h("p", { class: "tb-legend" },
+    ...[...phases.map((p) => [p, p]), ...(rest ? [["", phases.length ? "outside the loop" : "no pipeline"]] : [])].map(([p, text]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: PHASES[p] } }), text)),
+    infos.some((t) => t.arrows.length) ? h("span", {}, "⟶ waits for") : null);
+  const list = h("div", { hidden: true });
+  const toggle = button("table", () => { list.hidden = !list.hidden; toggle.setAttribute("aria-expanded", String(!list.hidden)); if (!list.hidden && !list.firstChild) fill(); }, "the bars as a table");
+  toggle.setAttribute("aria-expanded", "false");
+  function fill() {
+    const rowsOf = order.slice(0, 400).map((k) => { const { bar: b, info } = bars[k]; return [button(b.label, () => reveal(k), "show this bar"), b.lane, b.iteration >= 0 ? b.iteration : "–", b.phase || "–", number(b.start_us), number(b.end_us - b.start_us), b.line || "–", info.provenance]; });
+    list.append(h("div", { class: "tb-scroll tb-tall" }, table(["op", "lane", "iteration", "phase", "start, us", "takes, us", "line", "source"], rowsOf, bars.length > 400 ? `the first 400 of ${bars.length} bars` : undefined)));
+  }
   el.append(
-    h("p", { class: "tb-head" }, h("strong", {}, `${info.provenance}`), info.note ? `: ${info.note}` : ""),
-    h("div", { class: "tb-tools" }, legend, button("zoom in", () => look(1.5)), button("zoom out", () => look(1 / 1.5)), button("later", () => { from = Math.min(total - total / zoom, from + total / zoom / 3); paint(); }), button("earlier", () => { from = Math.max(0, from - total / zoom / 3); paint(); })),
-    h("div", { class: "tb-wide" }, svg), status,
-  );
-  void which;
+    ...infos.map((t) => h("p", { class: "tb-head" }, h("strong", {}, t.provenance), t.note ? `: ${t.note}` : "")),
+    h("div", { class: "tb-tools" }, legend,
+      button("zoom in", () => { axis.look(1.5); paint(); }), button("zoom out", () => { axis.look(1 / 1.5); paint(); }),
+      button("earlier", () => { axis.move(-240); paint(); }), button("later", () => { axis.move(240); paint(); }), button("all", () => { axis.zoom = 1; axis.from = 0; paint(); }),
+      toggle, button("export trace", () => download(state.report), "a file for Perfetto (ui.perfetto.dev) or chrome://tracing; nothing leaves this page")),
+    h("div", { class: "tb-wide" }, svg), status, list, ...infos.filter((t) => (t.terms ?? []).length).map((t) => sum(t, infos)));
   paint();
   return act.watch(light);
+}
+
+/** Stretches of one phase on the compute lanes, in order of time. @param {any} info @param {number[][]} cuts */
+export function bands(info, cuts = []) {
+  /** @type {{phase: string, from: number, to: number}[]} */
+  const out = [];
+  for (const phase of ["prologue", "steady", "epilogue"]) {
+    const own = info.bars.filter((b) => b.phase === phase);
+    if (!own.length) continue;
+    out.push({ phase, from: Math.min(...own.map((b) => b.start_us)), to: Math.max(...own.map((b) => b.end_us)) });
+  }
+  // where two meet, the later one begins: copies of the steady state are issued while the first products wait
+  for (let k = 1; k < out.length; k++) {
+    const first = info.bars.filter((b) => b.phase === out[k].phase && b.lane !== "copy").map((b) => b.start_us);
+    out[k].from = first.length ? Math.min(...first) : out[k].from;
+    out[k - 1].to = out[k].from;
+  }
+  void cuts;
+  return out.filter((b) => b.to > b.from);
+}
+
+/** How the launch's time comes about: terms that add up. */
+function sum(info, infos) {
+  const drawn = Math.max(...info.bars.map((b) => b.end_us));
+  const rows = info.terms.map((t) => {
+    const here = Math.abs(t.each_us - drawn) < 0.005 * drawn && t.text !== "launch";
+    return [here ? h("b", {}, `${t.text} (drawn above)`) : t.text, number(t.count), number(t.each_us), number(t.count * t.each_us)];
+  });
+  rows.push([h("b", {}, "the whole launch"), "", "", h("b", {}, number(info.total_us))]);
+  const other = infos.find((t) => t !== info);
+  return h("div", {}, table(["what", "times", "us each", "us"], rows, `time of the launch, ${info.provenance}${info.device ? `: ${info.device}` : ""}`),
+    other && other.total_us ? h("p", { class: "tb-why" }, `the other one, ${other.provenance}: ${number(other.total_us)} us`) : null);
+}
+
+/** Chrome's trace format: one complete event a bar; a process for each provenance, a thread for each lane. @param {any} report */
+export function chromeTrace(report) {
+  const events = [];
+  report.timelines.forEach((info, pid) => {
+    const lanes = [...new Set(info.bars.map((b) => b.lane))];
+    events.push({ ph: "M", name: "process_name", pid, args: { name: `${report.name}: ${info.provenance}${info.device ? `, ${info.device}` : ""}` } });
+    lanes.forEach((lane, tid) => events.push({ ph: "M", name: "thread_name", pid, tid, args: { name: lane } }));
+    info.bars.forEach((b) => events.push({ ph: "X", cat: b.phase || "straight", name: b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label, pid, tid: lanes.indexOf(b.lane), ts: b.start_us, dur: b.end_us - b.start_us, args: { op: b.op, iteration: b.iteration, line: b.line } }));
+    info.arrows.forEach(([a, b], id) => {
+      const flow = (ph, bar, ts, more) => ({ ph, cat: "dependence", name: "waits for", id: pid * 100000 + id, pid, tid: lanes.indexOf(bar.lane), ts, ...more });
+      events.push(flow("s", info.bars[a], info.bars[a].end_us), flow("f", info.bars[b], info.bars[b].start_us, { bp: "e" }));
+    });
+  });
+  return { displayTimeUnit: "ns", traceEvents: events, otherData: { kernel: report.name, target: report.target } };
+}
+
+function download(report) {
+  const url = URL.createObjectURL(new Blob([JSON.stringify(chromeTrace(report))], { type: "application/json" }));
+  const name = `${report.name.replace(/[^\w.-]+/g, "_").slice(0, 60) || "kernel"}.trace.json`;
+  const link = h("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
 /** A step of 1, 2 or 5 times a power of ten. @param {number} wanted */

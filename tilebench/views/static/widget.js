@@ -8,6 +8,22 @@ export async function inflate(packed) {
   return JSON.parse(await new Response(stream).text());
 }
 
+/**
+ * How a view asks the kernel for something; null where the host has no messages.
+ * @param {any} model @returns {{send: (message: any) => void, listen: (fn: (message: any) => void) => () => void}|null}
+ */
+function link(model) {
+  if (typeof model.send !== "function") return null;
+  return {
+    send: (message) => model.send(message),
+    listen(fn) {
+      const heard = (message) => fn(message);
+      model.on("msg:custom", heard);
+      return () => model.off("msg:custom", heard);
+    },
+  };
+}
+
 /** @param {{model: any, el: HTMLElement}} context */
 async function render({ model, el }) {
   el.classList.add("tilebench");
@@ -17,7 +33,7 @@ async function render({ model, el }) {
     return () => {};
   }
   const act = busOf(report.id);
-  const state = { report, views: model.get("views"), state: model.get("state") };
+  const state = { report, views: model.get("views"), state: model.get("state"), link: link(model) };
   const end = draw(el, state, act);
   let told = "{}";
   const off = act.watch((now) => {
