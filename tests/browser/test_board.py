@@ -223,6 +223,55 @@ def test_code_lights_both_ways(page: Any) -> None:
     assert status(page).startswith("line 12: 1 line of cell, 3 lines of CUDA C++")
 
 
+def test_machine_code_has_live_registers_spills_and_words_for_its_opcodes(page: Any) -> None:
+    mount(page, load())
+    tab(page, "code")
+    page.get_by_label("text of column 3").select_option("sass")
+    sass = page.locator(".tb-pane").nth(2)
+    assert sass.locator(".tb-spill").count() == 2
+    spilled = sass.locator(".tb-line", has=page.locator(".tb-spill")).all_inner_texts()
+    assert ["STL" in spilled[0], "LDL" in spilled[1]] == [True, True]
+    sass.locator(".tb-line", has_text="HMMA").first.hover()
+    said = status(page)
+    assert said.startswith(
+        "line 12: 1 line of cell, 3 lines of CUDA C++, 6 lines of SASS; HMMA.16816.F32: multiplies"
+    )
+    assert said.endswith("; 28 registers live")
+    assert "T.gemm" in page.locator(".tb-pane").nth(0).locator(".tb-hover").inner_text()
+    bars = sass.locator(".tb-live i").evaluate_all("(all) => all.map((e) => e.style.width)")
+    assert bars[-1] > bars[0]
+    sass.get_by_role("button", name="peak 39 live").click()
+    assert status(page).endswith("NOP: does nothing: fills up the end of the code; 39 registers live"), (
+        "unfolded"
+    )
+
+
+def test_what_says_nothing_is_folded_and_counted(page: Any) -> None:
+    mount(page, load())
+    tab(page, "code")
+    page.get_by_label("text of column 3").select_option("sass")
+    sass = page.locator(".tb-pane").nth(2)
+    assert sass.locator(".tb-fold").inner_text().split("\n") == ["⋯", "3 lines hidden"]
+    before = sass.locator(".tb-line").count()
+    sass.get_by_role("button", name="3 hidden").click()
+    assert sass.locator(".tb-fold").count() == 0
+    assert sass.locator(".tb-line").count() == before + 2
+    sass.get_by_role("button", name="hide noise").click()
+    assert sass.locator(".tb-fold").count() == 1
+
+
+def test_the_mix_counts_by_kind_and_leads_to_the_instruction(page: Any) -> None:
+    mount(page, load())
+    tab(page, "code")
+    page.get_by_label("text of column 3").select_option("sass")
+    page.locator(".tb-mix summary").last.click()
+    rows = page.locator(".tb-mix tr").all_inner_texts()
+    assert any(r.startswith("tensor cores\t4\t") and "HMMA 4" in r for r in rows)
+    assert any(r.startswith("local memory\t2\t") for r in rows)
+    page.get_by_role("button", name="LDSM 1").click()
+    assert "LDSM.16.M88.4: loads 8x8 matrices" in status(page)
+
+
 def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:
     mount(page, load())
     tab(page, "timeline")

@@ -95,7 +95,7 @@ export function draw(el, state, act) {
   let p = prepare(report, infos.find((i) => i.buffer === own.buffer) ?? infos[0]);
   const prepared = new Map([[p.info.buffer, p]]);
 
-  const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover, or focus the grid and use the arrow keys; t r w i b: same thread, register, warp, instruction, bank");
+  const status = h("p", { class: "tb-status tb-roomy", "aria-live": "polite" }, "hover, or focus the grid and use the arrow keys; t r w i b: same thread, register, warp, instruction, bank");
   const formula = h("pre", { class: "tb-formula" });
   const why = h("div", { class: "tb-why" }), bits = h("div", {}), copies = h("div", {});
   const legend = h("div", { class: "tb-legend" });

@@ -70,7 +70,7 @@ export function draw(el, state, act) {
   own.swizzle ??= "own";
   let info = infos.find((i) => i.buffer === own.buffer) ?? infos[0];
   const tools = h("div", { class: "tb-tools" });
-  const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover, or focus the grid and use the arrow keys");
+  const status = h("p", { class: "tb-status tb-roomy", "aria-live": "polite" }, "hover, or focus the grid and use the arrow keys");
   const badge = h("p", { class: "tb-badge" }), formula = h("pre", { class: "tb-formula" }), stage = h("div", { class: "tb-stage" });
   const why = h("p", { class: "tb-why" }), legend = h("p", { class: "tb-legend" }), costs = h("div", { class: "tb-scroll" });
   const say = (text) => { status.textContent = text; };
