@@ -1,307 +1,20 @@
-"""Where elements are: storage of buffers, addresses, checks of bounds, loads and stores of lanes."""
+"""Where elements are: addresses, checks of bounds, loads and stores of lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from tilebench.backends.cpu.mathlib import Math
+from tilebench.backends.cpu.indices import Overlay, Place, Site, root_of
+from tilebench.backends.cpu.storage import Storage
 from tilebench.backends.cpu.text import V, i64, storage_type, suffix, vector
 from tilebench.errors import Loc
 from tilebench.ir.dtype import DType, bool_, int64
-from tilebench.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Select,
-    Unary,
-    Var,
-    binary,
-    int_value,
-    same,
-)
-from tilebench.ir.rewrite import children
-from tilebench.ir.simplify import bounds, prove
+from tilebench.ir.expr import Expr, Load, int_value
 from tilebench.ir.tile import Buffer
 
 
-@dataclass(frozen=True)
-class Place:
-    """Storage of a buffer: its base address, extents and strides (values in elements), the root for alias
-    facts.
-    """
-
-    base: str
-    shape: tuple[V, ...]
-    strides: tuple[V, ...]
-    scope: int
-
-
-@dataclass(frozen=True)
-class Site:
-    """A place in the program that can fail at run time. kind: 'bounds' 'zero' 'shift' 'assert' 'power'."""
-
-    kind: str
-    at: Loc | None
-    buffer: Buffer | None = None
-    dim: int = 0
-    text: str = ""
-    dtype: DType | None = None
-
-
-@dataclass(frozen=True)
-class Overlay:
-    """A private buffer inside a nest: one copy for each lane, element by element."""
-
-    base: str
-    w: int
-
-
-def root_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one shows."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
-ALIGN = 64
-
-ANYWHERE = -1
-"""The alias class of an access that may be to any memory."""
-
-
-class Access(Math):
+class Access(Storage):
     """Loads and stores."""
-
-    def prepare(self) -> None:
-        """Start with nothing known."""
-        self.env: dict[Var, V] = {}
-        self.inline: dict[Var, Expr] = {}
-        self.ranges: dict[Var, tuple[int, int]] = {}
-        self.facts: list[Expr] = []
-        self.mask: V | None = None
-        self.lane_var: Var | None = None
-        self.lanes = 1
-        self.sites: list[Site] = []
-        self.places_of: dict[Buffer, Place] = {}
-        self.overlays: dict[Buffer, Overlay] = {}
-        self.scopes: dict[Buffer, int] = {}
-        self.spread: set[Buffer] = set()
-        self.thread_value: V | None = None
-        self.threads = 1
-        self.arena_bytes = 0
-        self.scratch_bytes = 0
-        self.failing: dict[str, str] = {}
-
-    def evaluate(self, e: Expr) -> V:
-        """The value of an expression (expressions.py)."""
-        raise NotImplementedError
-
-    # -------------------------------------------------------------- what is known of indices
-
-    def coefficient(self, e: Expr) -> int | None:
-        """By how much the integer `e` grows from lane to lane; 0: the same in all; None: no fixed step."""
-        if self.lane_var is None:
-            return 0
-        match e:
-            case Const():
-                return 0
-            case Var():
-                if e is self.lane_var:
-                    return 1
-                if e in self.inline:
-                    return self.coefficient(self.inline[e])
-                return 0 if self.env[e].w == 1 else None
-            case Binary(op="add"):
-                return _plus(self.coefficient(e.left), self.coefficient(e.right), 1)
-            case Binary(op="sub"):
-                return _plus(self.coefficient(e.left), self.coefficient(e.right), -1)
-            case Binary(op="mul"):
-                a, b = self.coefficient(e.left), self.coefficient(e.right)
-                if a == 0 and b == 0:
-                    return 0
-                x, y = int_value(e.left), int_value(e.right)
-                if y is not None and a is not None:
-                    return a * y
-                return b * x if x is not None and b is not None else None
-            case Cast() if (
-                e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int and e.value.dtype.bits >= 32
-            ):
-                return self.coefficient(e.value)
-            case Load():
-                if root_of(e.buffer) in self.overlays:
-                    return 0 if self.overlays[root_of(e.buffer)].w == 1 else None
-                return 0 if all(self.coefficient(i) == 0 for i in e.indices) else None
-            case Unary() | Cast() | Binary() | Select() | Call():
-                parts = [c for c in children(e) if isinstance(c, Expr)]
-                return 0 if all(self.coefficient(c) == 0 for c in parts) else None
-            case _:
-                return None
-
-    def first_lane(self, e: Expr) -> V:
-        """The value of an index in lane 0."""
-        if self.lane_var is None or self.lanes == 1:
-            return self.evaluate(e)
-        saved = self.env[self.lane_var], self.lanes, self.mask
-        self.env[self.lane_var], self.lanes, self.mask = self.lane_base, 1, None
-        try:
-            return self.evaluate(e)
-        finally:
-            self.env[self.lane_var], self.lanes, self.mask = saved
-
-    lane_base: V
-
-    def known(self, condition: Expr) -> bool:
-        """Whether an enclosing condition says so, or the ranges of the variables do."""
-        if prove(condition, self.ranges) is True:
-            return True
-        return any(same(condition, f) for f in self.facts)
-
-    def inside(self, index: Expr, extent: Expr, with_facts: bool = True) -> bool:
-        """Whether 0 <= index < extent for certain."""
-        interval = bounds(index, self.ranges)
-        size = int_value(extent)
-        low = interval is not None and interval[0] >= 0
-        high = interval is not None and size is not None and interval[1] < size
-        if low and high:
-            return True
-        if not with_facts or not self.facts:
-            return False
-        low = low or self.known(binary("ge", index, 0))
-        return low and (high or self.known(binary("lt", index, extent)))
-
-    def safe(self, buffer: Buffer, indices: Sequence[Expr]) -> bool:
-        """Whether the element exists whatever conditions hold."""
-        return all(self.inside(i, s, False) for i, s in zip(indices, buffer.shape, strict=True))
-
-    def risky(self, e: Expr) -> bool:
-        """Whether evaluating `e` where it is not wanted could go wrong."""
-        match e:
-            case Const() | Var():
-                return False
-            case Load():
-                return not self.safe(e.buffer, e.indices) or any(self.risky(i) for i in e.indices)
-            case Binary():
-                checked = not e.dtype.is_float and e.op in (
-                    "floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr", "pow"
-                )  # fmt: skip
-                return (checked and int_value(e.right) is None) or self.risky(e.left) or self.risky(e.right)
-            case _:
-                return any(self.risky(c) for c in children(e) if isinstance(c, Expr))
-
-    # -------------------------------------------------------------- failing
-
-    def fail_unless(self, good: V, site: Site, shown: V | None = None) -> None:
-        """Stop the kernel with an error at `site` where an active lane is not good."""
-        bad = self.invert(good)
-        if self.mask is not None:
-            bad = self.raw("and", bad, self.mask)
-        wrong = self.any_lane(bad)
-        self.sites.append(site)
-        out, on = self.fresh("bad"), self.fresh("ok")
-        value = "0"
-        if shown is not None and shown.w == 1:
-            value = self.index(shown).name
-        elif shown is not None:
-            value = None  # type: ignore[assignment]
-        self.branch(wrong, out, on, unlikely=True)
-        self.closed = False
-        self.lines.append(f"{out}:")
-        self.places.append(self.line)
-        if value is None:
-            assert shown is not None
-            many = self.splat(bad, shown.w)
-            word = self.op(f"bitcast <{shown.w} x i1> {many.name} to i{shown.w}")
-            first = self.op(f"call i{shown.w} @llvm.cttz.i{shown.w}(i{shown.w} {word}, i1 false)")
-            self.declares[f"llvm.cttz.i{shown.w}"] = (
-                f"declare i{shown.w} @llvm.cttz.i{shown.w}(i{shown.w}, i1)"
-            )
-            wide = self.op(f"zext i{shown.w} {first} to i64") if shown.w < 64 else first
-            picked = self.op(f"extractelement {self.type_of(shown)} {shown.name}, i64 {wide}")
-            value = self.index(V(picked, shown.dtype)).name
-        self.put(f"call void @fail(ptr %ctx, i64 {len(self.sites)}, i64 %n, i64 {value})")
-        self.finish()
-        self.start(on)
-
-    # -------------------------------------------------------------- storage
-
-    def scope_of(self, buffer: Buffer) -> int:
-        """The alias class of a buffer: arguments may overlap each other, everything else is apart."""
-        root = root_of(buffer)
-        if root.scope == "global":
-            return 0
-        return self.scopes.setdefault(root, len(self.scopes) + 1)
-
-    def extent(self, e: Expr) -> V:
-        """An extent or stride as i64."""
-        size = int_value(e)
-        return i64(size) if size is not None else self.index(self.first_lane(e))
-
-    def take(self, size: int) -> int:
-        """Bytes of the block's own memory; neighbours do not start at the same place of a page."""
-        start = self.arena_bytes
-        self.arena_bytes = -(-(start + size) // ALIGN) * ALIGN + ALIGN
-        return start
-
-    def place(self, buffer: Buffer) -> Place:
-        """The storage of a buffer, made at first use."""
-        found = self.places_of.get(buffer)
-        if found is None:
-            found = self.places_of[buffer] = self._place(buffer)
-        root = root_of(buffer)
-        if root in self.spread:
-            assert self.thread_value is not None, f"{buffer.name} is read outside a thread"
-            count = 1
-            for s in root.static_shape:
-                count *= s
-            t = self.index(self.thread_value)
-            step = self.op(f"mul nsw i64 {t.name}, {count * root.dtype.bytes}")
-            return Place(
-                self.op(f"getelementptr i8, ptr {found.base}, i64 {step}"),
-                found.shape,
-                found.strides,
-                found.scope,
-            )
-        return found
-
-    def _place(self, buffer: Buffer) -> Place:
-        root = root_of(buffer)
-        if buffer is not root or buffer.scope != "global":
-            sizes = buffer.static_shape
-            steps = [1] * len(sizes)
-            for d in reversed(range(len(sizes) - 1)):
-                steps[d] = steps[d + 1] * sizes[d + 1]
-            shape, strides = tuple(map(i64, sizes)), tuple(map(i64, steps))
-            if buffer is not root:
-                base = self.places_of[root].base if root in self.places_of else self._root_place(root).base
-            else:
-                base = self._memory(root)
-            return Place(base, shape, strides, self.scope_of(root))
-        raise KeyError(buffer.name)
-
-    def _root_place(self, root: Buffer) -> Place:
-        found = self.places_of[root] = self._place(root)
-        return found
-
-    def _memory(self, root: Buffer) -> str:
-        count = 1
-        for s in root.static_shape:
-            count *= s
-        size = count * root.dtype.bytes * (self.threads if root in self.spread else 1)
-        if size <= 256 and root.scope in ("var", "local") and root not in self.spread:
-            return self.alloca(storage_type(root.dtype), max(count, 1))
-        start = self.take(size)
-        self.serial += 1
-        name = f"%s{self.serial}"
-        self.allocas.append(f"  {name} = getelementptr i8, ptr %arena, i64 {start}")
-        return name
-
-    def note(self, scope: int) -> str:
-        """Alias metadata of an access."""
-        return "" if scope == ANYWHERE else f", !alias.scope !{100 + 2 * scope}, !noalias !{101 + 2 * scope}"
 
     # -------------------------------------------------------------- addresses
 
@@ -331,13 +44,16 @@ class Access(Math):
         for value, stride in zip(values, place.strides, strict=True):
             if stride.name == "0" or value.name == "0":
                 continue
-            part = value if stride.name == "1" else self._times(value, stride)
+            part = value if stride.name == "1" else self.times(value, stride)
             total = part if total is None else self.raw("add nsw", total, part)
         return i64(0) if total is None else total
 
-    def _times(self, a: V, b: V) -> V:
+    def times(self, a: V, b: V) -> V:
+        """a * b of i64 values."""
         if a.literal and b.literal and a.w == 1:
             return i64(int(a.name) * int(b.name))
+        if "1" in (a.name, b.name):
+            return b if a.name == "1" else a
         return self.raw("mul nsw", a, b)
 
     def address(
@@ -528,7 +244,3 @@ class Access(Math):
             self.start(do)
             self.put(f"store {kind} {x}, ptr {q}, align {dtype.bytes}{note}")
             self.start(on)
-
-
-def _plus(a: int | None, b: int | None, sign: int) -> int | None:
-    return None if a is None or b is None else a + sign * b

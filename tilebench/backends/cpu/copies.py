@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilebench.backends.cpu.access import Place, Site, root_of
+from tilebench.backends.cpu.indices import Place, Site, root_of
 from tilebench.backends.cpu.text import V, i64, storage_type, vector
 from tilebench.backends.cpu.threads import Threads
 from tilebench.ir.dtype import DType
@@ -132,7 +132,7 @@ class Copies(Threads):
                 q = self.pointer(target.place.base, b.dtype, self.plus(to_b, x))
                 old, new = vector(storage_type(a.dtype), w), vector(storage_type(b.dtype), w)
                 if self.ahead and w > 1 and len(extents) > 1:
-                    rows = self._times(source.place.strides[wide_a[-2]], i64(self.ahead))
+                    rows = self.times(source.place.strides[wide_a[-2]], i64(self.ahead))
                     q2 = self.pointer(p, a.dtype, rows)
                     self.call(
                         "llvm.prefetch.p0", "void", [("ptr", q2), ("i32", "0"), ("i32", "2"), ("i32", "1")]

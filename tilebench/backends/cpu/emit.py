@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilebench.backends.cpu.access import Place, Site
+from tilebench.backends.cpu.indices import Place, Site
 from tilebench.backends.cpu.packs import Pack, packable, written
 from tilebench.backends.cpu.text import V, compute_type, i64
 from tilebench.backends.cpu.threads import spread_buffers
@@ -100,7 +100,7 @@ def _arguments(w: Tiles, slots: list[Buffer | Var]) -> None:
         else:
             steps = [i64(1)] * len(shape)
             for d in reversed(range(len(shape) - 1)):
-                steps[d] = w._times(steps[d + 1], shape[d + 1])  # pyright: ignore[reportPrivateUsage]
+                steps[d] = w.times(steps[d + 1], shape[d + 1])
             strides = tuple(steps)
         w.places_of[item] = Place(base, shape, strides, 0)
 

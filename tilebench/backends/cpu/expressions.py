@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilebench.backends.cpu.access import Access, Site
+from tilebench.backends.cpu.access import Access
+from tilebench.backends.cpu.indices import Site
 from tilebench.backends.cpu.text import V, compute_type, vector
 from tilebench.errors import InternalError, TargetError
 from tilebench.ir.dtype import bool_

@@ -15,7 +15,6 @@ from typing import Literal
 
 from tilebench.backends.cpu.text import suffix, vector
 
-
 STEP = 32
 """Most multiplications in one round of the loop over k: enough to hide its counter; more only takes longer to
 compile.

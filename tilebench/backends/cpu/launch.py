@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.backends.cpu.access import Site
 from tilebench.backends.cpu.emit import ABORT, BLOCK, COUNTER, FIRST, GRID, PRINT, SITE, TOTAL, VALUE, Emitted
+from tilebench.backends.cpu.indices import Site
 from tilebench.errors import TileError, TypeTileError
 from tilebench.ir.dtype import decode
 from tilebench.ir.expr import int_value

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilebench.backends.cpu.access import ANYWHERE, root_of
 from tilebench.backends.cpu.gemm import Panels, panels
+from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.packs import Pack, Side, Step, keyed
 from tilebench.backends.cpu.reductions import Reductions
+from tilebench.backends.cpu.storage import ANYWHERE
 from tilebench.backends.cpu.text import V, compute_type, i64, vector
 from tilebench.ir.dtype import DType, float32, float64, int32, int64
 from tilebench.ir.expr import Var, const, is_const
@@ -251,12 +252,6 @@ class Packing(Reductions):
                 self.spans(i64(0), i64(side.depth), self.width_of_host, square)
 
             self.count(i64(0), i64(group.count), 1, panel)
-
-    def times(self, a: V, b: V) -> V:
-        """a * b of i64 values."""
-        if a.literal and b.literal:
-            return i64(int(a.name) * int(b.name))
-        return b if a.name == "1" else a if b.name == "1" else self.raw("mul nsw", a, b)
 
     def exchange(self, lines: list[V]) -> list[V]:
         """The transpose of w vectors of w lanes: off-diagonal blocks change places, sizes 1, 2, 4 ..."""

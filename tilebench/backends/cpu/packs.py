@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from tilebench.backends.cpu.access import root_of
+from tilebench.backends.cpu.indices import root_of
 from tilebench.ir.expr import Expr, Var, is_const
 from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import Interval, bounds, linear

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilebench.backends.cpu.access import Place
 from tilebench.backends.cpu.copies import Box
 from tilebench.backends.cpu.gemm import Product, micro_kernel
+from tilebench.backends.cpu.indices import Place
 from tilebench.backends.cpu.packing import Packing, wide_type
 from tilebench.backends.cpu.text import V, compute_type, i64, storage_type, vector
 from tilebench.ir.dtype import DType
@@ -108,8 +108,8 @@ class Products(Packing):
         self, place: Place, dtype: DType, flat: V, rows: int, out: str, wide: DType, m: int, n: int
     ) -> None:
         def row(i: V) -> None:
-            start = self.plus(flat, self._times(i, i64(rows)))
-            to = self._times(i, i64(n))
+            start = self.plus(flat, self.times(i, i64(rows)))
+            to = self.times(i, i64(n))
 
             def cell(j: V, w: int) -> None:
                 v = self.convert(
@@ -126,8 +126,8 @@ class Products(Packing):
         self, source: str, wide: DType, place: Place, dtype: DType, flat: V, rows: int, m: int, n: int
     ) -> None:
         def row(i: V) -> None:
-            start = self.plus(flat, self._times(i, i64(rows)))
-            at = self._times(i, i64(n))
+            start = self.plus(flat, self.times(i, i64(rows)))
+            at = self.times(i, i64(n))
 
             def cell(j: V, w: int) -> None:
                 p = self.pointer(source, wide, self.plus(at, j))
@@ -152,13 +152,13 @@ class Products(Packing):
         whole_n, whole_k = n // w * w, k // w * w
 
         def fetch(i: V, j: V, lanes: int) -> V:
-            at = self.plus(self.plus(flat, self._times(i, i64(rows))), j)
+            at = self.plus(self.plus(flat, self.times(i, i64(rows))), j)
             return self.convert(
                 self.fetch(box.place.base, region.dtype, at, 1, box.place.scope, w=lanes), wide
             )
 
         def keep(i: V, j: V, v: V) -> None:
-            p = self.pointer(out, wide, self.plus(self._times(j, i64(n)), i))
+            p = self.pointer(out, wide, self.plus(self.times(j, i64(n)), i))
             self.put(f"store {vector(kind, v.w)} {v.name}, ptr {p}, align {wide.bytes}")
 
         def square(i: V, j: V) -> None:

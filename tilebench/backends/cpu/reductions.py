@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilebench.backends.cpu.access import root_of
 from tilebench.backends.cpu.copies import Copies
+from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.text import V, compute_type, i64, suffix, vector
 from tilebench.ops.reduce import Reduce
 

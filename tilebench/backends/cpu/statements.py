@@ -1,19 +1,18 @@
-"""Statements that the block does as one: control, Parallel nests as loops of vectors, element updates."""
+"""Statements that the block does as one: control, and Parallel nests as loops of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
 
-from tilebench.backends.cpu.access import Overlay, Site, root_of
-from tilebench.backends.cpu.expressions import Expressions, conjuncts
-from tilebench.backends.cpu.text import Loop, V, compute_type, i64, literal, storage_type, vector
+from tilebench.backends.cpu.expressions import conjuncts
+from tilebench.backends.cpu.indices import Overlay, Site
+from tilebench.backends.cpu.text import Loop, V, compute_type, i64, storage_type, vector
+from tilebench.backends.cpu.updates import Updates
 from tilebench.backends.interp.nests import nest_facts
 from tilebench.errors import InternalError, located
-from tilebench.ir.dtype import DType, int64
-from tilebench.ir.expr import Binary, Call, Expr, Load, Select, Var, const, int_value
-from tilebench.ir.rewrite import children, walk
+from tilebench.ir.expr import Binary, Call, Expr, Load, Select, Var, int_value
+from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import bounds
 from tilebench.ir.text import print_stmt
 from tilebench.ir.thread import SyncWarp
@@ -38,14 +37,11 @@ from tilebench.ir.tile import (
 )
 from tilebench.ops.base import Op
 
-_RMW = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg"}
 
-
-class Statements(Expressions):
+class Statements(Updates):
     """Writes statements."""
 
     loops: list[Loop]
-    prints: list[Print]
 
     def op_statement(self, op: Op) -> None:
         """A tile op (tiles.py)."""
@@ -232,60 +228,6 @@ class Statements(Expressions):
         finally:
             del self.facts[count:]
 
-    # -------------------------------------------------------------- plain counting loops
-
-    def count(self, low: V, high: V, step: int, body: Callable[[V], None]) -> None:
-        """`for i in range(low, high, step)` over i64, the body once when that is certain."""
-        if low.literal and high.literal:
-            rounds = -(-(int(high.name) - int(low.name)) // step)
-            if rounds <= 0:
-                return
-            if rounds == 1:
-                body(low)
-                return
-        head, inside, leave = (self.fresh(h) for h in ("count", "body", "done"))
-        slot = self.alloca("i64")
-        self.put(f"store i64 {low.name}, ptr {slot}")
-        static = low.literal and high.literal
-        if static:
-            self.start(inside)
-        else:
-            self.start(head)
-            value = self.op(f"load i64, ptr {slot}")
-            going = self.op(f"icmp slt i64 {value}, {high.name}")
-            self.branch(going, inside, leave)
-            self.start(inside)
-        value = self.op(f"load i64, ptr {slot}")
-        body(V(value, int64))
-        following = self.op(f"add nsw i64 {value}, {step}")
-        self.put(f"store i64 {following}, ptr {slot}")
-        if static:
-            going = self.op(f"icmp slt i64 {following}, {high.name}")
-            self.branch(going, inside, leave)
-        else:
-            self.jump(head)
-        self.start(leave)
-
-    def spans(self, low: V, high: V, w: int, body: Callable[[V, int], None]) -> None:
-        """[low, high) in steps of w lanes, what is left one by one: body(first, lanes)."""
-        if low.literal and high.literal:
-            a, b = int(low.name), int(high.name)
-            cut = a + max(b - a, 0) // w * w
-            self.count(low, i64(cut), w, lambda i: body(i, w))
-            while w > 1 and cut < b:
-                w //= 2
-                if b - cut >= w:
-                    at = cut
-                    cut += (b - cut) // w * w
-                    self.count(i64(at), i64(cut), w, lambda i, w=w: body(i, w))
-            return
-        length = self.raw("sub nsw", high, low)
-        length = self.choose(self.compare("icmp slt", length, i64(0)), i64(0), length)
-        whole = self.raw("and", length, i64(-w))
-        cut_at = self.raw("add nsw", low, whole)
-        self.count(low, cut_at, w, lambda i: body(i, w))
-        self.count(cut_at, high, 1, lambda i: body(i, 1))
-
     # -------------------------------------------------------------- nests
 
     def parallel(self, s: Parallel) -> None:
@@ -340,13 +282,6 @@ class Statements(Expressions):
 
     in_nest: int = 0
 
-    def narrow(self, i: V, dtype: DType) -> V:
-        """An i64 counter as a loop variable."""
-        if i.literal:
-            return V(i.name, dtype)
-        kind = compute_type(dtype)
-        return V(i.name, dtype) if kind == "i64" else V(self.op(f"trunc i64 {i.name} to {kind}"), dtype)
-
     def overlay(self, scalars: tuple[Buffer, ...], lanes: int, outer: dict[Buffer, Overlay]) -> None:
         """Give each lane its own copy of the private buffers that the nest writes."""
         for root in scalars:
@@ -398,103 +333,6 @@ class Statements(Expressions):
 
     width_of_host: int = 8
 
-    # -------------------------------------------------------------- atomics
-
-    def atomic(self, s: AtomicRMW) -> None:
-        """An update of one element, lane by lane; memory that only this block sees needs no atomic
-        instruction.
-        """
-        value = self.evaluate(s.value)
-        base, flat, step, place = self._atomic_address(s)
-        if step is not None and self.lanes > 1:
-            flat = self.raw("add nsw", flat, self.ramp(step, self.lanes)) if step else flat
-        active = self.mask
-        for lane in range(self.lanes):
-            one, at = self.lane(value, lane), self.lane(flat, lane)
-            end = ""
-            if active is not None:
-                do, end = self.fresh("lane"), self.fresh("next")
-                self.branch(self.lane(self.splat(active, self.lanes), lane).name, do, end)
-                self.start(do)
-            p = self.pointer(base, s.buffer.dtype, at)
-            old = self.update(p, s.op, one, place.scope)
-            if end:
-                self.start(end)
-            if s.result is not None:
-                self.env[s.result] = old
-
-    def _atomic_address(self, s: AtomicRMW) -> tuple[str, V, int | None, Any]:
-        return self.address(s.buffer, s.indices, s.loc)
-
-    def update(self, p: str, op: str, value: V, scope: int) -> V:
-        """*p op= value; gives the old value."""
-        dtype = value.dtype
-        kind = storage_type(dtype)
-        if scope != 0:  # only this block sees it, and a block runs on one thread
-            note = self.note(scope)
-            old = self.from_storage(self.op(f"load {kind}, ptr {p}, align {dtype.bytes}{note}"), dtype, 1)
-            new = (
-                value
-                if op == "exch"
-                else self.arithmetic(
-                    {"and": "bitand", "or": "bitor", "xor": "bitxor"}.get(op, op), old, value
-                )
-            )
-            self.put(f"store {kind} {self.to_storage(new)}, ptr {p}, align {dtype.bytes}{note}")
-            return old
-        if dtype.is_int and dtype.bits > 4:
-            name = _RMW.get(op) or (op if dtype.kind == "int" else f"u{op}")
-            return V(self.op(f"atomicrmw {name} ptr {p}, {kind} {value.name} monotonic"), dtype)
-        whole = f"i{dtype.bytes * 8}"
-        first = self.op(f"load atomic {whole}, ptr {p} monotonic, align {dtype.bytes}")
-        slot = self.alloca(whole)
-        self.put(f"store {whole} {first}, ptr {slot}")
-        again, done = self.fresh("again"), self.fresh("done")
-        self.start(again)
-        seen = self.op(f"load {whole}, ptr {slot}")
-        stored = self.op(f"bitcast {whole} {seen} to {kind}") if whole != kind else seen
-        old = self.from_storage(stored, dtype, 1)
-        new = value if op == "exch" else self.arithmetic(op, old, value)
-        word = self.to_storage(new)
-        if whole != kind:
-            word = self.op(f"bitcast {kind} {word} to {whole}")
-        pair = self.op(f"cmpxchg ptr {p}, {whole} {seen}, {whole} {word} monotonic monotonic")
-        now = self.op(f"extractvalue {{ {whole}, i1 }} {pair}, 0")
-        self.put(f"store {whole} {now}, ptr {slot}")
-        good = self.op(f"extractvalue {{ {whole}, i1 }} {pair}, 1")
-        self.branch(good, done, again)
-        self.start(done)
-        return old
-
-    # -------------------------------------------------------------- printing
-
-    def print_values(self, s: Print) -> None:
-        """Hand the values to Python, which prints them (launch.py)."""
-        self.prints.append(s)
-        number = len(self.prints) - 1
-        thread = (
-            self.index(self.thread_value).name
-            if self.thread_value is not None and s in self.per_thread
-            else "-1"
-        )
-        if s.buffer is not None:
-            base = self.place(s.buffer).base
-            self.put(f"call void %print(i64 {number}, i64 %n, i64 {thread}, ptr {base})")
-            return
-        slots = self.alloca("i64", max(len(s.values), 1))
-        for k, e in enumerate(s.values):
-            value = self.evaluate(e)
-            p = self.op(f"getelementptr i64, ptr {slots}, i64 {k}")
-            if value.dtype.is_float:
-                kind = compute_type(value.dtype)
-                wide = value.name if kind == "double" else self.op(f"fpext float {value.name} to double")
-                self.put(f"store double {wide}, ptr {p}")
-            else:
-                self.put(f"store i64 {self.index(value).name}, ptr {p}")
-        self.put(f"call void %print(i64 {number}, i64 %n, i64 {thread}, ptr {slots})")
-
-    per_thread: frozenset[Stmt] = frozenset()
-
 
 def _pure_index(e: Expr) -> bool:
     """Integer arithmetic of variables, cheap enough to repeat."""
@@ -515,4 +353,4 @@ def _short(s: For) -> bool:
     return not any(isinstance(n, Op | Parallel | For | While | Pipelined) for n in walk(s.body))
 
 
-__all__ = ["Statements", "children", "const", "literal", "root_of"]
+__all__ = ["Statements"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tilebench.backends.cpu.access import root_of
+from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.statements import Statements
 from tilebench.backends.cpu.text import V, compute_type, i64
 from tilebench.errors import TargetError
