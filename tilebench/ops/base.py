@@ -206,6 +206,10 @@ class ThreadBuilder(Protocol):
         """`with b.loop(n) as r:` a For over 0..n-1; extent 1 gives the constant 0 and no loop."""
         ...
 
+    def condition(self, e: Expr) -> Expr:
+        """A tile-level condition as one of the thread, decided where that is possible."""
+        ...
+
     def when(self, condition: Expr | None) -> AbstractContextManager[None]:
         """`with b.when(c):` an If; None or a true constant gives no If."""
         ...

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const
+from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const, unary
 from tilebench.ir.rewrite import rebuild, seq, substitute, variables, walk
+from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.tile import (
     Acquire,
     AtomicRMW,
@@ -47,9 +48,9 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
-from tilebench.ops.elementwise import Fill
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.passes.masks import ALWAYS, cleared_when
 from tilebench.passes.pipeline_table import read_table
 from tilebench.passes.regions import root_of
 from tilebench.passes.schedule import scheduled_op
@@ -58,8 +59,9 @@ from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 
 NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"
 """Pass config: products are waited for within their iteration."""
-HOIST = "TB_ALLOW_WAIT_HOISTING"
-"""Pass config: ptxas may move the wait of a trailing product ahead of the work that should hide it."""
+PIN_WAIT = "TB_PIN_PRODUCT_WAIT"
+"""Pass config: keep ptxas from moving the wait of a trailing product ahead of the work that hides it.
+Measured on an H200 this loses a few per cent (tests/perf/NOTES.md), so it is off."""
 
 Overlap = Literal["", "carried", "trailing"]
 
@@ -97,6 +99,11 @@ class _Handover:
         self.versions: dict[Buffer, int] = {}
         self.token = Token("products", "wgmma")
         self.count = 0
+        self.ranges: dict[Var, Interval] = {
+            v: (0, n - 1)
+            for v, e in zip(placed.kernel.blocks, placed.kernel.grid, strict=True)
+            if (n := int_value(e)) is not None
+        }
 
     # -- structure
 
@@ -135,14 +142,22 @@ class _Handover:
         for p in parts:
             if isinstance(p, Gemm) and self.chosen(p) == WGMMA and not p.clear_accum:
                 k = next((k for k in reversed(range(len(out))) if p.c.buffer in fragments_of(out[k])), -1)
-                last = out[k] if k >= 0 else None
-                if isinstance(last, Fill) and last.destination.is_whole and is_const(last.value, 0):
+                zero = cleared_when(out[k], p.c.buffer, self.ranges) if k >= 0 and p.c.is_whole else None
+                if zero is ALWAYS:
                     del out[k]
-                    fresh = dataclasses.replace(p, clear_accum=True)
-                    self.instructions = {**self.instructions, fresh: self.instructions[p]}
-                    p = fresh
+                    p = self.renewed(p, clear_accum=True)
+                elif zero is not None:
+                    masked = unary("not", zero)
+                    out[k] = If(masked, out[k], loc=out[k].loc)
+                    p = self.renewed(p, keep=masked)
             out.append(p)
         return out
+
+    def renewed(self, g: Gemm, **changes: object) -> Gemm:
+        """The product with other fields; select's choice holds for it too."""
+        fresh = dataclasses.replace(g, **changes)  # type: ignore[arg-type]
+        self.instructions = {**self.instructions, fresh: self.instructions[g]}
+        return fresh
 
     # -- copies
 
@@ -218,7 +233,7 @@ class _Handover:
             out += [Acquire(r.channel, loc=r.copies[0].loc) for r in rings if r.first is part]
             blocking = [k for k, f in enumerate(flying) if self.conflict(f, part, used, product)]
             if blocking:
-                if order.keep is part and not self.configs.get(HOIST, False):
+                if order.keep is part and self.configs.get(PIN_WAIT, False):
                     held = next((r for r in rings if r.channel in flying[blocking[-1]].channels), None)
                     if held is not None:
                         out.append(Acquire(held.channel, again=True))
@@ -272,6 +287,9 @@ class _Handover:
     def loop(self, loop: Pipelined, in_loop: bool) -> list[Stmt]:
         """A pipelined loop, its products overlapped where that is possible."""
         original = loop
+        low, high = bounds(loop.start, self.ranges), bounds(loop.stop, self.ranges)
+        if low is not None and high is not None:
+            self.ranges[loop.var] = (low[0], max(low[0], high[1] - 1))
         parts = self.folded(_parts(loop.body))
         table = read_table(loop, _parts(loop.body))
         stages = max(1, loop.num_stages)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilebench.errors import TypeTileError
 from tilebench.ir.dtype import float32
-from tilebench.ir.expr import const
+from tilebench.ir.expr import Expr, const
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Region, Stmt
 from tilebench.ops.base import (
@@ -90,6 +90,8 @@ class Gemm(Op):
     transpose_b: bool = False
     policy: GemmWarpPolicy = GemmWarpPolicy.Square
     clear_accum: bool = False
+    keep: Expr | None = None
+    """Set by passes: the old c counts only where this (the same for all threads) is true."""
 
     @property
     def reads(self) -> tuple[Region, ...]:

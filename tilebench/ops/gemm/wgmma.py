@@ -23,7 +23,6 @@ from tilebench.targets import Target
 if TYPE_CHECKING:
     from tilebench.ops.gemm.spec import Gemm
 
-ENABLED = False
 NAME = "wgmma"
 ROWS = 64
 """M of every wgmma."""
@@ -62,8 +61,6 @@ def _against(op: Gemm, threads: int) -> str:
     """Why the instruction cannot be used here; '' when it can."""
     m, n, k = op.mnk
     a, c = op.a.dtype, op.c.dtype
-    if not ENABLED:
-        return "not yet"
     if c.name not in OPERANDS.get(a.name, ()):
         return f"no warpgroup instruction multiplies {a} into {c}"
     if threads % 128:
@@ -141,6 +138,7 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
         a_registers = a_memory = b.fragment(op.a.buffer)[0]
     else:
         a_memory, a_steps, a_descriptor = _descriptor(op.a, op.transpose_a, k, b)
+    accumulate = b.condition(op.keep) if op.keep is not None else const(not op.clear_accum)
     used = (c,) if a_registers is None else (c, a_registers)
     b.emit(WgmmaFence(used))
     for i in range(blocks):
@@ -154,7 +152,7 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
             b.emit(
                 Wgmma(
                     width, c, const((i * wide + j * width) // 2), a_memory, a_index, a_steps, a_descriptor,
-                    b_memory, b_index, b_steps, b_descriptor, const(not op.clear_accum),
+                    b_memory, b_index, b_steps, b_descriptor, accumulate,
                 )
             )  # fmt: skip
     b.emit(WgmmaCommit())
