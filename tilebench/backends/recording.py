@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from tilebench.ir.tile import For, Parallel, Pipelined, Stmt
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Extents = tuple[tuple[int, ...], tuple[int, ...]]
 """A box: its offsets and its extents."""

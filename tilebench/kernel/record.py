@@ -9,9 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from tilebench import compiler
 from tilebench.backends.recording import Full, Log, Step
@@ -25,6 +23,9 @@ from tilebench.passes.stages import Typed
 from tilebench.report import Report, Trace, TraceStep
 from tilebench.targets import parse
 from tilebench.views import trace as codec
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LIVE_BYTES = 1_300_000
 """Of a trace's packed values; with the rest of a report it stays below 1.5 MB."""
@@ -57,7 +58,7 @@ None where it has nothing to say.
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded block: the trace, and the kernel's report with the trace in it. Displays as the step view."""
+    """A recorded block: the trace, and the kernel's report with it. Displays as the step view."""
 
     trace: Trace
     report: Report
@@ -85,8 +86,9 @@ class Recording:
         for k in range(self._step(step), -1, -1):
             for w in self.trace.steps[k].writes:
                 offsets, extents = codec.split(w.box)
-                inside = all(o <= p < o + n for p, o, n in zip(place, offsets, extents, strict=True))
-                if w.buffer == number and inside:
+                if w.buffer == number and all(
+                    o <= p < o + n for p, o, n in zip(place, offsets, extents, strict=True)
+                ):
                     mask = codec.mask_of(data, w)
                     if mask is None or mask[tuple(p - o for p, o in zip(place, offsets, strict=True))]:
                         return k
@@ -121,7 +123,8 @@ class Recording:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from tilebench.views import Board
 
-        return Board(self.report, ("step",))._repr_mimebundle_(include, exclude)
+        del include, exclude
+        return Board(self.report, ("step",))._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
 
     def __repr__(self) -> str:
         from tilebench.views import step
@@ -151,6 +154,7 @@ def record(
     rtol: float | None = None,
     atol: float | None = None,
     limit_bytes: int = LIVE_BYTES,
+    target: str | None = None,
     report: Report | None = None,
     seed: int = 0,
 ) -> Recording:
@@ -158,7 +162,8 @@ def record(
 
     kernel: a Kernel or a tile program; values: its tensors (none: made up from `seed`); block: its index;
     buffers: names to follow (None: all); reference: see `Reference`, with rtol and atol for a function
-    (None: from the buffer's dtype); report: the kernel's own, when it is at hand.
+    (None: 16 units of the coarsest float type that is followed); target: 'emu:sm_XX' for the thread level
+    (None: the kernel's architecture, else sm_90a); report: the kernel's own, when it is at hand.
     An error of the program ends the recording, and the trace says so (`trace.stopped`). Raises LaunchError
     TB614 for a block outside the grid, TB618 for a buffer that there is not.
     """
@@ -172,7 +177,7 @@ def record(
         kernel, full = prepared.kernel, list(prepared.values)
     trace = trace_of(
         kernel, full, block=block, buffers=buffers, level=level, reference=reference, rtol=rtol, atol=atol,
-        limit_bytes=limit_bytes,
+        limit_bytes=limit_bytes, target=target,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     whole = with_traces(report if report is not None else make_report(kernel), trace)
@@ -196,6 +201,7 @@ def trace_of(
     rtol: float | None = None,
     atol: float | None = None,
     limit_bytes: int = LIVE_BYTES,
+    target: str | None = None,
 ) -> Trace:
     """The trace of one block. values: one for each parameter, as before the launch; they are not changed."""
     host = verify.snapshot([v.detach().cpu() if hasattr(v, "detach") else v for v in values])
@@ -206,7 +212,8 @@ def trace_of(
     if level == "thread":
         from tilebench.kernel.record_threads import thread_trace
 
-        return thread_trace(kernel, call, place, keep, log, limit_bytes)
+        machine = parse(target or f"emu:{kernel.target.arch or 'sm_90a'}")
+        return thread_trace(kernel, machine, call, place, keep, log, limit_bytes)
     return _tile_trace(kernel, call, host, place, keep, log, reference, (rtol, atol), limit_bytes)
 
 

@@ -93,6 +93,9 @@ def function_checks(
     """
     known = {f.info.name: f for f in followed}
     rtol, atol = tolerance
+    unit = max(
+        (d.unit_roundoff for f in followed if (d := _dtype(f)) is not None and d.is_float), default=0.0
+    )
     checks: dict[int, list[Check]] = {}
     for moment in moments:
         try:
@@ -115,7 +118,7 @@ def function_checks(
                     f"the reference for {name} has shape {array.shape}, the trace shows {f.info.shape}",
                 )
             got = moment.values[name]
-            r, a = tolerance_of(f, array, rtol, atol)
+            r, a = tolerance_of(unit, array, rtol, atol)
             checks.setdefault(moment.step, []).append(
                 Check(
                     f.key,
@@ -127,19 +130,20 @@ def function_checks(
     rule = (
         f"{rtol or 0:g} * |reference| + {atol or 0:g}"
         if rtol is not None or atol is not None
-        else "16 units of its type"
+        else "16 units of the coarsest type"
     )
     return checks, f"a function of yours; allowed is {rule}"
 
 
+def _dtype(f: Followed) -> DType | None:
+    return getattr(f.key, "dtype", None)
+
+
 def tolerance_of(
-    f: Followed, want: np.ndarray, rtol: float | None, atol: float | None
+    unit: float, want: np.ndarray, rtol: float | None, atol: float | None
 ) -> tuple[float, float]:
-    """(rtol, atol): the user's, else 16 units of the dtype, of the element and of the largest one."""
+    """(rtol, atol): the user's, else 16 units of rounding, of the element and of the largest one."""
     if rtol is not None or atol is not None:
         return rtol or 0.0, atol or 0.0
-    dtype: DType | None = getattr(f.key, "dtype", None)
-    unit = dtype.unit_roundoff if dtype is not None and dtype.is_float else 0.0
     finite = np.abs(want[np.isfinite(want)])
-    top = float(finite.max(initial=0.0))
-    return 16 * unit, 16 * unit * top
+    return 16 * unit, 16 * unit * float(finite.max(initial=0.0))

@@ -23,19 +23,19 @@ from tilebench.kernel.reporting import line_of, ops_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Lowered, Placed
 from tilebench.report import Trace, TraceBuffer, TraceSite
-from tilebench.targets import parse
+from tilebench.targets import Target
 
 
 def thread_trace(
     kernel: Kernel,
+    target: Target,
     call: Call,
     block: tuple[int, ...],
     keep: frozenset[str] | None,
     log: Log,
     limit_bytes: int,
 ) -> Trace:
-    """The trace of one block of the thread program, for the kernel's architecture (else sm_90a)."""
-    target = parse(f"emu:{kernel.target.arch or 'sm_90a'}")
+    """The trace of one block of the thread program for the target's architecture."""
     stages = compiler.analyse(kernel.prim, target, thread_ir=True)
     lowered: Lowered = stages.stage(Lowered)
     placed: Placed = stages.stage(Placed)
@@ -65,8 +65,8 @@ def _shapes(program: Program, call: Call) -> dict[Memory, tuple[int, ...]]:
     for param, argument in zip(program.params, call.arguments, strict=True):
         if isinstance(param.value, Var) or param.value not in program.globals:
             continue
-        array = getattr(argument, "array", None)
-        if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.size:
+        array: np.ndarray | None = getattr(argument, "array", None)
+        if array is not None and array.flags.c_contiguous and array.size:
             found[program.globals[param.value]] = array.shape
     return found
 

@@ -93,8 +93,12 @@ def boxes_of(steps: Sequence[Step]) -> dict[Hashable, Extents]:
 
 
 def tile_buffers(
-    steps: Sequence[Step], buffers: Sequence[Buffer], threads: int, line: Callable[[Any], int], keep: frozenset[str] | None
-) -> list[Followed]:  # fmt: skip
+    steps: Sequence[Step],
+    buffers: Sequence[Buffer],
+    threads: int,
+    line: Callable[[Any], int],
+    keep: frozenset[str] | None,
+) -> list[Followed]:
     """What a tile-level trace shows, in the order of the program: tensors read, tiles, tensors written,
     variables.
     """
@@ -189,12 +193,9 @@ def _packed(
         reads = tuple(
             TraceRead(index[k], _relative(box, followed[index[k]])) for k, box in step.reads if k in index
         )
-        made.append(
-            TraceStep(
-                sites[1][step.stmt], step.at, tuple(writes), reads,
-                tuple(_check(c, index[c.key], followed[index[c.key]], packer) for c in checks.get(number, ()) if c.key in index),
-            )
-        )  # fmt: skip
+        found = [c for c in checks.get(number, ()) if c.key in index]
+        compared = tuple(_check(c, index[c.key], followed[index[c.key]], packer) for c in found)
+        made.append(TraceStep(sites[1][step.stmt], step.at, tuple(writes), reads, compared))
     return replace(
         base, buffers=tuple(f.info for f in followed), sites=tuple(sites[0]), steps=tuple(made),
         data=packer.stream(), total=len(steps), note=_joined(base.note, NOTES[precision]),
@@ -266,11 +267,16 @@ def _private(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _check(c: Check, number: int, f: Followed, packer: codec.Packer) -> TraceCheck:
     with np.errstate(all="ignore"):
-        allowed = np.broadcast_to(c.allowed, c.error.shape)
+        known = np.nan_to_num(c.allowed, nan=np.inf)  # NaN: no bound is known
+        allowed = np.broadcast_to(known, c.error.shape)
         ratio = np.where(c.error == 0, 0.0, c.error / np.maximum(allowed, np.finfo(float).tiny))
     ratio = np.where(np.isnan(ratio), np.inf, ratio)
     top = float(c.error.max(initial=0.0)) if not np.isnan(c.error).any() else float("inf")
     return TraceCheck(
-        number, _relative(c.box, f), min(top, 1e300), float(min(ratio.max(initial=0.0), 1e30)), int((ratio > 1).sum()),
+        number,
+        _relative(c.box, f),
+        min(top, 1e300),
+        float(min(ratio.max(initial=0.0), 1e30)),
+        int((ratio > 1).sum()),
         packer.add(codec.pack(c.error, "e1")),
-    )  # fmt: skip
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tilebench.report import Report, Trace
+from tilebench.report import Report, Trace, to_json
 from tilebench.views import trace as codec
 from tilebench.views.base import (
     QUIET,
@@ -23,8 +24,8 @@ from tilebench.views.base import (
     write,
 )
 
-SAVED_BYTES = 150_000
-"""Of base64 that the traces of a saved notebook may take; the rest of the report fits beside it."""
+SAVED_BYTES, SAVED_VALUES = 250_000, 150_000
+"""Of JSON that a report with its traces may take in a saved notebook; of it at most so many of traces."""
 FRAMES, FILM = 7, (980, 560)
 """Frames of a filmstrip, and its pixels."""
 NAN, LOW, HIGH, EMPTY = (255, 0, 200), (38, 44, 54), (255, 214, 10), (208, 213, 219)
@@ -33,10 +34,13 @@ _WARM = ((255, 252, 240), (253, 190, 110), (140, 30, 100))
 
 
 def lean(report: Report, limit: int = SAVED_BYTES) -> Report:
-    """The report with the key steps of its traces alone: what a notebook keeps."""
+    """The report with the key steps of its traces alone, in at most `limit` bytes of JSON where that can be:
+    what a notebook keeps.
+    """
     if not report.traces:
         return report
-    share = limit // len(report.traces)
+    left = limit - len(json.dumps(to_json(replace(report, traces=()))))
+    share = min(SAVED_VALUES, max(left, 0)) // len(report.traces)
     return replace(report, traces=tuple(codec.saved(t, share) for t in report.traces))
 
 
@@ -157,8 +161,9 @@ def _frame(film: np.ndarray, box: tuple[float, float, float, float], image: np.n
     """An image in a box (left, right, bottom, top, as shares of the film) with a thin border."""
     left, right = (round(x * film.shape[1]) for x in box[:2])
     high, low = (round((1 - y) * film.shape[0]) for y in box[2:])
-    rows = np.arange(high - low) * image.shape[0] // max(1, high - low)
-    columns = np.arange(right - left) * image.shape[1] // max(1, right - left)
+    tall, wide = int(image.shape[0]), int(image.shape[1])
+    rows = np.arange(high - low) * tall // max(1, high - low)
+    columns = np.arange(right - left) * wide // max(1, right - left)
     film[low - 1 : high + 1, left - 1 : right + 1] = (208, 215, 222, 255)
     film[low:high, left:right, :3] = image[rows][:, columns]
 

@@ -11,12 +11,13 @@ A value array is bytes in planes (all first bytes, then all second bytes ...), w
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilebench.report import Trace, TraceBuffer, TraceSite, TraceStep, TraceWrite
+from tilebench.report import Trace, TraceSite, TraceStep, TraceWrite, to_json
 
 Precision = str
 """'exact', 'half' (2 bytes for a float32) or 'byte'."""
@@ -278,26 +279,14 @@ def thinned(trace: Trace, steps: list[int], scopes: frozenset[str]) -> Trace:
 
 
 def saved(trace: Trace, limit: int) -> Trace:
-    """Key steps in at most `limit` bytes of base64: fewer steps, then no shared tiles, until it fits."""
+    """Key steps in at most `limit` bytes of JSON: fewer steps, then no shared tiles, until it fits."""
     everything = frozenset({b.scope for b in trace.buffers})
     rows = frozenset({"scalar", "fragment", "local", "var", "register"})
-    plans = [
-        (8, everything),
-        (8, rows | {"global"}),
-        (6, rows),
-        (4, rows),
-        (2, rows),
-        (1, rows),
-        (1, frozenset[str]()),
-    ]
+    none = frozenset[str]()
+    plans = [(8, everything), (8, rows | {"global"}), (6, rows), (4, rows), (2, rows), (1, rows), (1, none)]
     made = trace
     for count, scopes in plans:
         made = thinned(trace, key_steps(trace, count), scopes)
-        if made.data is not None and made.data.size * 4 // 3 <= limit:
+        if len(json.dumps(to_json(made))) <= limit:
             break
     return made
-
-
-def label(b: TraceBuffer) -> str:
-    """A buffer's name with what it is."""
-    return f"{b.name} {b.dtype}{list(b.shape)}" if b.shape else b.name

@@ -140,6 +140,9 @@ class BulkSite:
                 block.view(CHUNK)[chunks_of(start, self.bytes // 16, self.tensor.swizzle)] = data.reshape(
                     -1
                 ).view(CHUNK)
+                if block.machine.recorder is not None:
+                    chunks = chunks_of(start, self.bytes // 16, self.tensor.swizzle)
+                    block.machine.recorder.landed(self.inside.place, chunks)
                 if block.machine.checks:
                     self._observe_load(block, thread, start, b.column, b.phase + 1, view, box)
                 b.missing -= self.bytes
@@ -161,6 +164,8 @@ class BulkSite:
                     self._observe_store(block, thread, start, number, view, place)
                 if where is not None:
                     view.array[where] = data[inside]
+                    if block.machine.recorder is not None:
+                        block.machine.recorder.stored(block, self.outside.place, view.array[where])
 
     # -------------------------------------------------------------- where
 
@@ -169,8 +174,13 @@ class BulkSite:
         place, size = self.inside.place, self.inside.itemsize
         start = place.start + index * size
         period = max(128, 8 * self.tensor.swizzle)
-        if index < 0 or index + self.bytes // size > place.count:
-            end = index + self.bytes // size - 1
+        end = index + self.bytes // size - 1
+        if (
+            self.tensor.swizzle and self.bytes % 128
+        ):  # the swizzle spreads a part of a 128-byte line over all of it
+            last = int(chunks_of(start, self.bytes // 16, self.tensor.swizzle).max()) + 1
+            end = (16 * last - place.start) // size - 1
+        if index < 0 or end >= place.count:
             self._stop(
                 block, "out-of-bounds", "TB273",
                 f"a bulk copy uses {place.name}[{index}..{end}], out of 0..{place.count - 1}, "

@@ -16,6 +16,7 @@ from tilebench.ir.thread import Memory, SyncWarp
 from tilebench.ir.tile import Bind, Break, Continue, Evaluate, For, If, Seq, Stmt, While
 
 if TYPE_CHECKING:
+    from tilebench.backends.emulator.machine import Block
     from tilebench.backends.emulator.memory import Place
     from tilebench.backends.emulator.role import Role
 
@@ -56,6 +57,22 @@ class ThreadRecorder:
     def touched(self, place: Place, index: np.ndarray) -> None:
         """Elements of shared or global memory are written."""
         self.places.setdefault(place.memory, (place, []))[1].append(np.asarray(index).reshape(-1))
+
+    def landed(self, place: Place, chunks: np.ndarray) -> None:
+        """16-byte chunks of shared memory are written."""
+        size = place.memory.dtype.storage_dtype.itemsize
+        each = 16 // size
+        first = chunks.astype(np.int64) * each - place.start // size
+        self.touched(place, first[:, None] + np.arange(each))
+
+    def stored(self, block: Block, place: Place, part: np.ndarray) -> None:
+        """A box of a tensor, as a view of its memory, is written."""
+        memory = block.machine.arrays[place.slot]
+        start = (part.ctypes.data - memory.ctypes.data) // memory.itemsize - block.machine.origins[place.slot]
+        index = np.full(part.shape, start, np.int64)
+        for n, stride in zip(np.indices(part.shape, sparse=True), part.strides, strict=True):
+            index += n * (stride // memory.itemsize)
+        self.touched(place, index)
 
     def step(self, rs: Role, stmt: Stmt, registers: np.ndarray | None, at: tuple[Any, ...]) -> None:
         """A statement has run. registers: the array that it writes, [count, threads]."""

@@ -1,4 +1,4 @@
-"""Recording a block in the interpreter: which elements every statement read and wrote, and what it left there.
+"""Recording a block in the interpreter: which elements a statement read and wrote, and what it left there.
 
 A `Watch` stands in each cell's place for `Sharing`: the accesses tell it what they touch.
 """
@@ -95,7 +95,10 @@ def _everywhere(place: Any, where: Any) -> bool:
 
 
 def _shifted(part: Any, by: int) -> Any:
-    return slice(part.start - by, part.stop - by) if isinstance(part, slice) else part - by
+    if isinstance(part, slice):
+        start, stop, _ = part.indices(1 << 62)
+        return slice(start - by, stop - by)
+    return part - by
 
 
 class Recorder:
