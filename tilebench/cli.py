@@ -1,63 +1,131 @@
-"""The command line: `python -m tilebench.cli report FILE.py::kernel`, `doctor`, `demo`."""
+"""The command line: `tilebench report FILE.py::kernel`, `doctor`, `device`, `demo`."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tilebench.errors import TileError
+from tilebench.errors import TileError, nearest
+
+COMMANDS = ("report", "doctor", "device", "demo")
+PRINT = Path("-")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code: 0 well, 1 wrong result or broken part, 2 bad usage or program."""
     parser = argparse.ArgumentParser(prog="tilebench", description="a workbench for GPU kernels")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{" + ",".join(COMMANDS) + "}")
     report = commands.add_parser("report", help="compile, run and report a tile program of a file")
-    report.add_argument("program", help="FILE.py or FILE.py::NAME")
+    report.add_argument("program", help="FILE.py or FILE.py::NAME, or a report saved as .json or .tbz")
     report.add_argument("--target", default=None, help="auto, interp, emu[:sm_XX], cpu, cuda[:sm_XX]")
     report.add_argument(
-        "--json", type=Path, default=None, metavar="FILE", help="write the report as JSON ('-': print it)"
+        "--json", type=Path, nargs="?", const=PRINT, default=None, metavar="FILE",
+        help="write the report as JSON (no FILE: print it)",
+    )  # fmt: skip
+    report.add_argument(
+        "--html", type=Path, nargs="?", const=PRINT, default=None, metavar="FILE",
+        help="write the report as a page (no FILE: NAME.html)",
+    )  # fmt: skip
+    report.add_argument(
+        "--save", type=Path, default=None, metavar="FILE.tbz", help="write the report to read back"
     )
-    report.add_argument("--html", type=Path, default=None, metavar="FILE", help="write the report as a page")
+    report.add_argument(
+        "--set", action="append", default=[], metavar="K=V", help="value of a name (repeatable)"
+    )
+    report.add_argument("--check", default="static", help="none, static, sim or full")
+    report.add_argument(
+        "--bench", type=int, nargs="?", const=20, default=0, metavar="N", help="time N rounds (20)"
+    )
+    report.add_argument("--seed", type=int, default=0, help="seed of made-up inputs")
     report.add_argument("--no-run", dest="launch", action="store_false", help="compile only")
     commands.add_parser("doctor", help="what is here, what is missing, what that costs")
+    commands.add_parser("device", help="the GPUs and the CPU of this machine")
     demo = commands.add_parser("demo", help="execute the showcase notebook and print its table")
     demo.add_argument("--notebook", type=Path, default=Path("notebooks/flash_attention.ipynb"))
     demo.add_argument("--html", type=Path, default=Path("build/flash_attention.html"))
     options = parser.parse_args(arguments)
+    table = {"report": _report, "doctor": _doctor, "device": _device, "demo": _demo}
     try:
-        return {"report": _report, "doctor": _doctor, "demo": _demo}[options.command](options)
+        return table[options.command](options)
     except TileError as error:
         print(error.render(), file=sys.stderr)
         return 2
 
 
 def _report(options: argparse.Namespace) -> int:
-    from tilebench.kernel.export import write_report
-    from tilebench.kernel.session import run
     from tilebench.report import to_json
+    from tilebench.views.summary import text
+
+    try:
+        report = _made(options)
+    except (OSError, ValueError) as error:
+        print(f"tilebench report: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 2
+    printed = options.json == PRINT
+    files = [
+        None if printed else options.json,
+        Path(f"{report.name}.html") if options.html == PRINT else options.html,
+        options.save,
+    ]
+    try:
+        written = _write(report, [f for f in files if f is not None])
+    except (OSError, ValueError) as error:
+        print(f"tilebench report: {error}", file=sys.stderr)
+        return 2
+    if printed:
+        json.dump(to_json(report), sys.stdout)
+        print(file=sys.stdout)
+    else:
+        print(text(report))
+    out = sys.stderr if printed else sys.stdout
+    for path in written:
+        print(f"wrote {path.resolve()}", file=out)
+    return 1 if report.ok is False else 0
+
+
+def _made(options: argparse.Namespace) -> Any:
+    """The report of a program, or the one in a file. Raises OSError, ValueError, TileError."""
+    from tilebench.kernel.export import read_report
+    from tilebench.kernel.session import run
 
     path, _, name = options.program.partition("::")
+    if Path(path).suffix in (".json", ".tbz"):
+        return read_report(Path(path))
     try:
-        text = Path(path).read_text()
+        program = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        print(f"{path}: {error.strerror}", file=sys.stderr)
-        return 2
-    result = run(
-        text, name=name, target=options.target, launch=options.launch, namespace={"__name__": "tile_program"}
-    )
-    if options.json is not None and str(options.json) == "-":
-        json.dump(to_json(result.report), sys.stdout)
-    elif options.json is not None:
-        write_report(result.report, options.json)
-    if options.html is not None:
-        write_report(result.report, options.html)
-    if str(options.json) != "-":
-        print(f"{result.report.name} for {result.report.target}: {result.report.verdict}")
-    return 1 if result.report.ok is False else 0
+        folder = Path(path).parent
+        near = nearest(Path(path).name, [p.name for p in folder.glob("*.py")]) if folder.is_dir() else ""
+        raise ValueError(f"{path}: {error.strerror}{near}") from error
+    return run(
+        program, name=name, target=options.target, launch=options.launch, check=options.check,
+        bench=options.bench, seed=options.seed, settings=dict(_setting(s) for s in options.set),
+        namespace={"__name__": "tile_program", "__file__": path}, cell=path,
+    ).report  # fmt: skip
+
+
+def _setting(item: str) -> tuple[str, Any]:
+    """('N', 64) of 'N=64'; a value that is no Python literal is a string."""
+    key, equals, value = item.partition("=")
+    if not equals or not key.isidentifier():
+        raise ValueError(f"--set takes NAME=VALUE, got {item!r}")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value
+
+
+def _write(report: Any, files: Sequence[Path]) -> list[Path]:
+    from tilebench.kernel.export import write_report
+
+    for path in files:
+        write_report(report, path)
+    return list(files)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -65,6 +133,14 @@ def _doctor(options: argparse.Namespace) -> int:
 
     del options
     print(doctor_text())
+    return 0
+
+
+def _device(options: argparse.Namespace) -> int:
+    from tilebench.kernel.devices import devices_text
+
+    del options
+    print(devices_text())
     return 0
 
 

@@ -187,6 +187,7 @@ CODES: dict[str, str] = {
     "TB620": "A worker process ended without an answer.",
     "TB621": "The kernel did not finish in time, and its worker was ended.",
     "TB622": "A value cannot go to the worker process of --isolate.",
+    "TB623": "Edited code does not compile.",
     "TB630": "The reference failed, or does not give what the kernel gives.",
     "TB640": "A program has no tunables that could be changed.",
     "TB641": "A name that is no parameter of the factory.",

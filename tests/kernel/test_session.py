@@ -138,25 +138,34 @@ def test_a_setting_that_nothing_reads_is_an_error(name: str, hint: str) -> None:
     assert hint in caught.value.render()
 
 
-def test_settings_reach_factories_functions_and_constants() -> None:
-    factory = (
-        "def make(n, BLOCK=32):\n    @T.prim_func\n"
-        + "".join(f"    {line}\n" for line in ADD.splitlines()[1:])
-        .replace("(N,)", "(n,)").replace("DTYPE", "'float32'").replace("32", "BLOCK").replace("Kernel(2", "Kernel(n // BLOCK")
-        .replace("'floatBLOCK'", "'float32'")
-        + "    return add\n"
-    )  # fmt: skip
-    result = tilebench.run(factory, target="interp", settings={"n": 64, "BLOCK": 16})
+FACTORY = """\
+def make(n, BLOCK=32):
+    @T.prim_func
+    def add(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(n // BLOCK, threads=32) as bx:
+            for i in T.Parallel(BLOCK):
+                Y[bx * BLOCK + i] = X[bx * BLOCK + i] + 1
+    return add
+"""
+EAGER = """\
+def scale(X):
+    M = T.const("M")
+    X: T.Tensor[[M], "float32"]
+    Y = T.empty((M,), "float32")
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.Parallel(M):
+            Y[i] = X[i] * 2
+    return Y
+"""
+
+
+def test_settings_reach_factories_and_constants() -> None:
+    result = tilebench.run(FACTORY, target="interp", settings={"n": 64, "BLOCK": 16})
     assert result.report.ok is True
     assert result.report.resources.grid == (4,)
     with pytest.raises(TileError, match="did you mean BLOCK"):
-        tilebench.run(factory, target="interp", settings={"n": 64, "BLOK": 16})
-    eager = (
-        "def scale(X):\n    M = T.const('M')\n    X: T.Tensor[[M], 'float32']\n    Y = T.empty((M,), 'float32')\n"
-        "    with T.Kernel(1, threads=32) as bx:\n        for i in T.Parallel(M):\n            Y[i] = X[i] * 2\n"
-        "    return Y\n"
-    )
-    result = tilebench.run(eager, target="interp", settings={"M": 32})
+        tilebench.run(FACTORY, target="interp", settings={"n": 64, "BLOK": 16})
+    result = tilebench.run(EAGER, target="interp", settings={"M": 32})
     assert result.report.ok is True
     assert result.outputs[0].shape == (32,)
 

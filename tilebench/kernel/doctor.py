@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,9 @@ def checks() -> list[Check]:
         _package("jupyterlab", "jupyterlab", "no notebook to work in"),
         _nvrtc(),
         _driver(),
-        _package("nvidia-cuda-nvdisasm", "nvidia", "no machine code (SASS) in the code view"),
+        _nvdisasm(),
+        _extension(),
+        _counters(),
     ]
     root = current().cache_dir
     rows.append(
@@ -66,6 +72,36 @@ def _nvrtc() -> Check:
         )
 
 
+def _nvdisasm() -> Check:
+    from tilebench.backends.cuda import sass
+
+    path = sass.find()
+    found = "not installed" if path is None else str(path)
+    return Check("nvdisasm", path is not None, found, "no machine code (SASS) in the code view")
+
+
+def _extension() -> Check:
+    """The prebuilt extension where JupyterLab looks for it."""
+    without = "no marks while typing, and saved reports are still pictures; all views work"
+    roots = [Path(sys.prefix) / "share", Path.home() / ".local" / "share", Path("/usr/local/share")]
+    for root in roots:
+        manifest = root / "jupyter" / "labextensions" / "tilebench" / "package.json"
+        if manifest.is_file():
+            return Check("lab extension", True, str(manifest.parent), without)
+    return Check("lab extension", False, "not installed", without)
+
+
+def _counters() -> Check:
+    """Whether hardware counters may be read: Nsight Compute is there and the driver lets users use it."""
+    without = "no counters: times are measured, causes are predicted or simulated"
+    tool = shutil.which("ncu")
+    if tool is None:
+        return Check("counters", False, "no Nsight Compute (ncu)", without)
+    limits = Path("/proc/driver/nvidia/params")
+    closed = limits.is_file() and "RmProfilingAdminOnly: 1" in limits.read_text() and os.geteuid() != 0
+    return Check("counters", not closed, f"{tool}{', for administrators only' if closed else ''}", without)
+
+
 def _driver() -> Check:
     without = "kernels run on the CPU; compiling for a GPU works"
     try:
@@ -78,10 +114,25 @@ def _driver() -> Check:
         return Check("NVIDIA driver", False, f"{type(error).__name__}: {error}", without)
 
 
-def doctor_text() -> str:
+@dataclass(frozen=True)
+class Examination:
+    """The checks of `doctor()`; prints as text."""
+
+    checks: tuple[Check, ...]
+
+    def __repr__(self) -> str:
+        return doctor_text(self.checks)
+
+
+def doctor() -> Examination:
+    """What is here, what is missing, and what each missing part costs."""
+    return Examination(tuple(checks()))
+
+
+def doctor_text(rows: Sequence[Check] | None = None) -> str:
     """The checks as lines: a mark, the part, what was found, and what is lost where it is missing."""
     lines: list[str] = []
-    for row in checks():
+    for row in checks() if rows is None else rows:
         mark = "ok  " if row.ok else "no  "
         lines.append(
             f"{mark}{row.name:22s} {row.found}"

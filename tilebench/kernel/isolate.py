@@ -45,8 +45,11 @@ def pack(values: Sequence[Any]) -> tuple[list[Any], list[bytes]]:
     return described, buffers
 
 
-def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str) -> list[Any]:
-    """torch tensors (on `device`) and scalars from what `pack` made."""
+def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str, numpy: bool = False) -> list[Any]:
+    """torch tensors (on `device`) and scalars from what `pack` made.
+
+    numpy: NumPy arrays where NumPy has the type, so that torch need not be there.
+    """
 
     rest = iter(buffers)
     values: list[Any] = []
@@ -55,6 +58,11 @@ def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str) -> l
             values.append(item)
             continue
         dtype = as_dtype(item["dtype"])
+        if numpy and dtype.storage_dtype == dtype.compute_dtype:
+            flat = np.frombuffer(bytearray(next(rest)), dtype.storage_dtype)
+            shape = cast("list[int]", item["shape"])
+            values.append(flat.reshape(shape))
+            continue
         raw = _bytes_tensor(next(rest))
         values.append(raw.view(torch_dtype(dtype.name)).reshape(item["shape"]).to(device))
     return values
@@ -83,10 +91,17 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
         raise LaunchError(
             "TB622", "only the text of a cell can run in a worker", fix="pass the program as text"
         )
+    if options.get("override"):
+        raise LaunchError(
+            "TB617",
+            "--override cuda does not act in a worker",
+            why="the worker compiles the cell's own text",
+            fix="leave out --isolate or --override",
+        )
     namespace: dict[str, Any] = options.get("namespace") or {}
     before = constants(namespace, program)
 
-    def launch(kernel: Kernel, values: Sequence[Any], rounds: int) -> Times:
+    def launch(kernel: Kernel, values: Sequence[Any], rounds: int) -> tuple[Times, Times | None]:
         described, buffers = pack(values)
         source = kernel.prim.loc.source if kernel.prim.loc else None
         header = {
@@ -99,7 +114,8 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
         reply, outputs = _ask(header, buffers, deadline_s, source)
         for value, made in zip([v for v in values if args.is_tensor(v)], outputs, strict=True):
             _fill(value, made)
-        return Times(tuple(float(ms) for ms in reply["ms"]))
+        once, many = (tuple(float(ms) for ms in reply[key]) for key in ("once", "rounds"))
+        return Times(once), Times(many) if many else None
 
     return run(program, launcher=launch, **options)
 

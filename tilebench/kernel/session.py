@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tilebench.errors import TileError
@@ -19,8 +20,8 @@ from tilebench.kernel.target import device_of, is_absent
 from tilebench.profiling.benchmark import Times
 from tilebench.report import Figure, Finding, Report
 
-Launcher = Callable[[Kernel, Sequence[Any], int], Times]
-"""Launches a kernel on all its values once, or so many rounds when the number is not 0; gives the times."""
+Launcher = Callable[[Kernel, Sequence[Any], int], tuple[Times, Times | None]]
+"""Launches a kernel on its values once, then so many rounds on copies (0: none); gives the times of both."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def run(
     seed: int = 0,
     steps: Sequence[str] | None = None,
     cta: Sequence[int] = (0, 0, 0),
+    trace_warps: bool = False,
+    override: str | Path = "",
     pass_configs: Mapping[Any, Any] | None = None,
     launcher: Launcher | None = None,
     history: Sequence[Any] = (),
@@ -78,6 +81,8 @@ def run(
     that the program reads (kernel/settings.py); launch: False compiles only; check: 'none', 'static', 'sim'
     or 'full' (kernel/checks.py), True for static; bench: time it with this many rounds (0: the one run is
     timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`;
+    trace_warps: measure the timeline on the GPU; override: 'cuda' or a path, CUDA text edited by hand
+    (kernel/override.py);
     launcher: launches in place of this process (kernel/isolate.py); history: earlier points of the roofline;
     cell and first_line: what messages call the text, and the number of its first line.
     What an option could not do here is said in the report's findings. Raises TileError.
@@ -94,12 +99,15 @@ def run(
         check_program(settings, program)
         prepared = prepare(program, args, settings, target, seed, pass_configs)
     kernel, values = prepared.kernel, prepared.values
+    said: list[Finding] = [_override(kernel, override)] if override else []
+    if trace_warps:
+        said += _not_done(trace=True, why="kernels carry no timers; the timeline is predicted")
     if not launch:
         _ = kernel.compilation
-        idle = _not_done(
+        said += _not_done(
             ref=ref is not None, bench=bench, steps=steps is not None, why="the kernel was not run"
         )
-        return Result(kernel, make_report(kernel, findings=idle, history=history))
+        return Result(kernel, make_report(kernel, findings=said, history=history))
     _begin_listing(kernel)
     before = verify.snapshot(values)
     if level != "none":
@@ -118,7 +126,12 @@ def run(
             facts = _launched(kernel, values, before, rule, level, bench, launcher)
         if stopped:
             facts = _Facts([checks.error_finding(stopped[0])])
-    findings = [*facts.findings, *facts.checked.findings]
+    findings = [*said, *facts.findings, *facts.checked.findings]
+    if override and absent:
+        text = (
+            "the edited text was compiled, not run: without a GPU the program as it was generated is emulated"
+        )
+        findings.append(Finding("not-done", "warning", text))
     if level == "none" and ref is not None:
         findings += _not_done(ref=True, why="checking is off")
     report = make_report(
@@ -142,13 +155,12 @@ def _launched(
     """Launch, time, compare."""
     if launcher is None:
         watch(kernel, level)
-    once = (launcher or launch_here)(kernel, values, 0)
+    once, rounds = (launcher or launch_here)(kernel, values, bench)
     checked = checks.Checked() if level == "none" else checks.check_run(kernel, before, values, rule, level)
     device = device_label(kernel)
     run_ms: Figure | None = None
-    if bench:
-        scratch = verify.snapshot(before)
-        run_ms = timing.figure((launcher or timing.bench)(kernel, scratch, bench), device)
+    if rounds is not None:
+        run_ms = timing.figure(rounds, device)
     elif device_of(kernel.target) != "cuda":  # the wall clock of one launch says nothing on a GPU
         run_ms = Figure(once.median, "ms", "measured", device)
     return _Facts([], run_ms, checked)
@@ -184,12 +196,21 @@ def _with_steps(
     return with_traces(report, trace)
 
 
-def _not_done(*, ref: bool = False, bench: int = 0, steps: bool = False, why: str) -> list[Finding]:
+def _override(kernel: Kernel, where: str | Path) -> Finding:
+    from tilebench.kernel.override import override
+
+    return override(kernel, where)
+
+
+def _not_done(
+    *, ref: bool = False, bench: int = 0, steps: bool = False, trace: bool = False, why: str
+) -> list[Finding]:
     """A finding for each option that was given and could not act."""
     given = (
         ("--ref was not compared", ref),
         ("--bench timed nothing", bool(bench)),
         ("--steps recorded nothing", steps),
+        ("--trace-warps measured nothing", trace),
     )
     return [Finding("not-done", "warning", f"{text}: {why}") for text, wanted in given if wanted]
 
@@ -202,13 +223,13 @@ def _begin_listing(kernel: Kernel) -> None:
         sass.begin(kernel.executable.built.binary)
 
 
-def launch_here(kernel: Kernel, values: Sequence[Any], rounds: int = 0) -> Times:
-    """Launch in this process; milliseconds by the wall clock."""
-    if rounds:
-        return timing.bench(kernel, values, rounds)
+def launch_here(kernel: Kernel, values: Sequence[Any], rounds: int = 0) -> tuple[Times, Times | None]:
+    """Launch in this process: once by the wall clock, and in rounds."""
+    before = verify.snapshot(values) if rounds else ()
     start = time.perf_counter()
     kernel.launch(values)
-    return Times(((time.perf_counter() - start) * 1e3,))
+    once = Times(((time.perf_counter() - start) * 1e3,))
+    return once, timing.bench(kernel, before, rounds) if rounds else None
 
 
 __all__ = ["Launcher", "Result", "launch_here", "poison", "run", "watch"]

@@ -93,15 +93,28 @@ def check_program(settings: Mapping[str, Any], program: Any) -> None:
     _refuse(settings, known, {})
 
 
+def settable(text: str, scope: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names that the text reads and that hold a number, a string or a tuple; () when it is not Python."""
+    try:
+        known = _of_text(text, scope)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(_plain(known, scope))
+
+
+def _plain(known: set[str], scope: Mapping[str, Any]) -> list[str]:
+    return sorted(
+        k
+        for k in known
+        if not hasattr(builtins, k) and isinstance(scope.get(k, 0), int | float | str | tuple)
+    )
+
+
 def _refuse(settings: Mapping[str, Any], known: set[str], scope: Mapping[str, Any]) -> None:
     for name in settings:
         if name in known:
             continue
-        plain = sorted(
-            k
-            for k in known
-            if not hasattr(builtins, k) and isinstance(scope.get(k, 0), int | float | str | tuple)
-        )
+        plain = _plain(known, scope)
         raise LaunchError(
             "TB616",
             f"--set {name}: the program reads no such name{nearest(name, plain)}",

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilebench.errors import TileError
 from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,16 @@ class TunedFunction:
             return self._kernel(values, {**named, **self.best[key]}, self.best[key])
         trials: list[tuple[float, Kernel, dict[str, Any]]] = []
         self.trials = []
-        for config in self._candidates(values, named):
-            chosen = {k: v for k, v in config.items() if k in names}
-            try:
-                kernel = self._kernel(values, {**named, **chosen}, chosen)
-                inputs = self._inputs(kernel, values)
-                self._check(kernel, inputs)
-                profiler, options = kernel.get_profiler(), self.options
-                measured = profiler.do_bench(
-                    input_tensors=inputs, warmup=options["warmup"], rep=options["rep"], return_mode="median"
-                )
-                latency = float(measured)
-            except (TileError, AssertionError) as error:
-                self.trials.append(Trial(chosen, None, str(getattr(error, "what", error))))
-                continue
-            self.trials.append(Trial(chosen, latency))
-            trials.append((latency, kernel, chosen))
+        candidates = self._candidates(values, named)
+        with Progress(f"tuning {getattr(self, '__name__', 'a kernel')}", len(candidates)) as progress:
+            for config in candidates:
+                chosen = {k: v for k, v in config.items() if k in names}
+                progress.say(" ".join(f"{k}={v}" for k, v in chosen.items()))
+                trial, kernel = self._try(values, named, chosen)
+                self.trials.append(trial)
+                if kernel is not None and trial.latency_ms is not None:
+                    trials.append((trial.latency_ms, kernel, chosen))
+                progress.advance()
         if not trials:
             reasons = "; ".join(f"{dict(t.config)}: {t.reason}" for t in self.trials[:3])
             raise RuntimeError(f"autotune: none of the {len(self.trials)} configurations works ({reasons})")
@@ -94,6 +89,22 @@ class TunedFunction:
         kernel.latency, kernel.config, kernel.tuning = latency, chosen, tuple(self.trials)
         self.best[key] = chosen
         return kernel
+
+    def _try(
+        self, values: tuple[Any, ...], named: Mapping[str, Any], chosen: dict[str, Any]
+    ) -> tuple[Trial, Kernel | None]:
+        """One configuration compiled, compared and timed."""
+        try:
+            kernel = self._kernel(values, {**named, **chosen}, chosen)
+            inputs = self._inputs(kernel, values)
+            self._check(kernel, inputs)
+            profiler, options = kernel.get_profiler(), self.options
+            measured = profiler.do_bench(
+                input_tensors=inputs, warmup=options["warmup"], rep=options["rep"], return_mode="median"
+            )
+            return Trial(chosen, float(measured)), kernel
+        except (TileError, AssertionError) as error:
+            return Trial(chosen, None, str(getattr(error, "what", error))), None
 
     def _kernel(self, values: tuple[Any, ...], named: Mapping[str, Any], config: Mapping[str, Any]) -> Kernel:
         kernel: Kernel = self.function.compile(*values, **named)

@@ -58,17 +58,37 @@ def show(thing: Any, *views: str, static: bool | None = None, state: str = "") -
 
 
 def show_result(
-    result: Any, views: Sequence[str] | None, *, static: bool = False, previous: Any = None
+    result: Any,
+    views: Sequence[str] | None,
+    *,
+    static: bool = False,
+    other: Report | None = None,
+    table: Any = None,
+    asked: str | None = None,
 ) -> None:
-    """Display what a `%%tile` cell made."""
+    """Display what a `%%tile` cell made.
+
+    other: the report to compare with (--compare); asked: its name, '' for the last run, None when no
+    comparison is wanted; table: of a sweep.
+    """
     from IPython.display import display  # pyright: ignore[reportUnknownVariableType] # untyped arguments
 
-    del previous
     chosen = tuple(v for v in views or () if v != "none")
+    if table is not None:
+        display(table)  # type: ignore[no-untyped-call]
     if views and not chosen:
         print(result.report.verdict)
-        return
-    display(show(result.report, *chosen, static=static or None))  # type: ignore[no-untyped-call]
+    else:
+        display(show(result.report, *chosen, static=static or None))  # type: ignore[no-untyped-call]
+    if other is not None and asked is not None:
+        display(show_difference(other, result.report))  # type: ignore[no-untyped-call]
+    elif asked is not None:
+        print("--compare: this is the first run of this kernel, so there is nothing to compare it with yet")
+
+
+def compare(before: Any, after: Any) -> Any:
+    """What changed from one kernel, result or report to another, as an object that a notebook displays."""
+    return show_difference(report_of(before), report_of(after))
 
 
 def show_difference(before: Report, after: Report) -> Any:
@@ -78,4 +98,4 @@ def show_difference(before: Report, after: Report) -> Any:
     return Comparison(before, after)
 
 
-__all__ = ["REPORT_MIME", "ErrorCard", "report_of", "show", "show_difference", "show_result"]
+__all__ = ["REPORT_MIME", "ErrorCard", "compare", "report_of", "show", "show_difference", "show_result"]

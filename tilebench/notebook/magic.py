@@ -5,8 +5,11 @@ Errors show as text, never as a stack.
 
 from __future__ import annotations
 
+import keyword
 import sys
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from IPython.core.error import UsageError
@@ -26,18 +29,30 @@ from IPython.core.magic_arguments import (
 
 from tilebench import config
 from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileError, nearest
+from tilebench.kernel.checks import LEVELS
+from tilebench.kernel.export import ENDINGS
+from tilebench.kernel.progress import shown_by
 from tilebench.kernel.session import Result, run
 from tilebench.notebook.completion import COMMANDS, SHOWN
+from tilebench.notebook.progress import bar
+from tilebench.notebook.words import suggest, triple, with_history
 from tilebench.report import VIEWS
+
+OVERRIDES = ("cuda",)
 
 
 @magics_class
 class TileMagics(Magics):
-    """Holds the kernels of this notebook by name, in the order in which they were made."""
+    """Holds the kernels of this notebook by name, in the order in which they were made.
+
+    names: the variable that each is bound to; changes: what `%tile config` changed.
+    """
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)  # type: ignore[no-untyped-call]
         self.results: dict[str, Result] = {}
+        self.names: dict[str, str] = {}
+        self.changes: dict[str, Any] = {}
 
     @output_can_be_silenced
     @no_var_expand
@@ -57,10 +72,15 @@ class TileMagics(Magics):
         "-r", "--ref", default=None, metavar="EXPR", help="a PyTorch function of the inputs to compare with"
     )
     @argument(
-        "-s", "--set", action="append", default=[], metavar="K=V", help="value of a tunable (repeatable)"
-    )
+        "-s", "--set", action="append", default=[], metavar="K=V",
+        help="value of a name that the program reads (repeatable)",
+    )  # fmt: skip
+    @argument(
+        "--sweep", action="append", default=[], metavar="K=V,V",
+        help="compile, check and time every value (repeatable: all combinations); the best is kept",
+    )  # fmt: skip
     @argument("--show", nargs="+", default=None, choices=SHOWN, help="views to show; default: all that apply")
-    @argument("--bench", nargs="?", type=int, const=20, default=0, metavar="N", help="time N runs (20)")
+    @argument("--bench", nargs="?", type=int, const=20, default=0, metavar="N", help="time N rounds (20)")
     @argument("--as", dest="variable", default=None, metavar="VAR", help="bind the kernel to this name")
     @argument(
         "--atol",
@@ -74,8 +94,29 @@ class TileMagics(Magics):
         default=None,
         help="relative tolerance against --ref, instead of the error bound",
     )
+    @argument("--run", dest="launch", action="store_true", default=True, help="compile and run (the default)")
     @argument("--no-run", dest="launch", action="store_false", help="compile only")
-    @argument("--no-check", dest="check", action="store_false", help="run without comparing")
+    @argument(
+        "--check", choices=LEVELS, default="static",
+        help="none; static: compare the outputs, and find the cause of a wrong one; sim: also emulate a few "
+        "blocks thread by thread; full: all blocks, in two orders",
+    )  # fmt: skip
+    @argument("--no-check", dest="check", action="store_const", const="none", help="the same as --check none")
+    @argument(
+        "--steps", nargs="?", const="", default=None, metavar="BUF,BUF",
+        help="record every step of one block for time travel: these buffers, or all",
+    )  # fmt: skip
+    @argument("--cta", default="0,0,0", metavar="X,Y,Z", help="the block that --steps records")
+    @argument("--trace-warps", action="store_true", help="measure the timeline on the GPU")
+    @argument(
+        "--compare", nargs="?", const="", default=None, metavar="NAME",
+        help="what changed since another kernel, or since this one's last run",
+    )  # fmt: skip
+    @argument(
+        "--override", default="", metavar="cuda",
+        help="compile the CUDA text in NAME.cu, which the first run writes and you edit",
+    )  # fmt: skip
+    @argument("--save", default=None, metavar="FILE", help="write the report: .tbz, .json or .html")
     @argument(
         "--isolate",
         action="store_true",
@@ -89,21 +130,25 @@ class TileMagics(Magics):
     def tile(self, line: str, cell: str | None = None, local_ns: dict[str, Any] | None = None) -> Any:
         """Compile, run, check and show the tile program in this cell.
 
-        As a line: %tile list | show NAME [VIEW...] | doctor | clear. Gives the Kernel, so `k = %tile NAME`
-        works.
+        As a line: %tile list | show NAME [VIEW...] | diff A B | device | doctor | export NAME FILE |
+        clear [NAME...] | config [KEY=VALUE...]. `k = %tile NAME` gives the Kernel. Each option is also an
+        argument of tilebench.run, tilebench.sweep or tilebench.show.
         """
-        if cell is None:
+        if cell is None and line.split()[:1] == ["config"]:
             return self.command(line.split())
-        wants_stack = "--traceback" in line
-        try:
-            options = cast("Any", parse_argstring(self.tile, line))
-            return self.cell(options, cell, local_ns)
-        except TileError as error:
-            if wants_stack or config.current().traceback:
-                raise
-            self.complain(error)
-        except UsageError:
-            raise
+        with config.using(**self.changes), shown_by(bar()):
+            if cell is None:
+                return self.command(line.split())
+            wants_stack = "--traceback" in line
+            try:
+                options = cast("Any", parse_argstring(self.tile, line))
+                self.cell(options, cell, local_ns)
+            except TileError as error:
+                self.complain(error)
+                if wants_stack or config.current().traceback:
+                    traceback.print_exception(error)
+            except UsageError as error:
+                raise UsageError(suggest(str(error), self.results)) from None
         return None
 
     def cell(self, options: Any, text: str, local_ns: dict[str, Any] | None) -> Any:
@@ -112,32 +157,102 @@ class TileMagics(Magics):
 
         namespace = self._namespace()
         scope = {**namespace, **(local_ns or {})}
-        settings = dict(self._setting(item, scope) for item in options.set)
+        self._check_names(options)
         arguments = self._evaluate("--args", options.args, scope)
         if isinstance(arguments, tuple | list):
             arguments = cast("Sequence[Any]", arguments)
         elif arguments is not None:
             arguments = (arguments,)
-        reference = self._evaluate("--ref", options.ref, scope)
+        steps = options.steps
+        if steps is None and "step" in (options.show or ()):
+            steps = ""
         count = cast("Any", self.shell).execution_count
-        runner = run
-        if options.isolate:
-            from tilebench.kernel.isolate import run_isolated
+        key = options.variable or options.name
+        before = self.results.get(key) if key else None
+        given: dict[str, Any] = {
+            "args": arguments, "ref": self._evaluate("--ref", options.ref, scope), "target": options.target,
+            "settings": dict(self._setting(item, scope) for item in options.set), "namespace": namespace,
+            "name": options.name, "launch": options.launch, "check": options.check, "bench": options.bench,
+            "atol": options.atol, "rtol": options.rtol, "seed": options.seed,
+            "steps": None if steps is None else tuple(s.strip() for s in steps.split(",") if s.strip()),
+            "cta": triple(options.cta), "trace_warps": options.trace_warps, "override": options.override,
+            "cell": f"In[{count}]", "first_line": 2,
+        }  # fmt: skip
+        table = None
+        if options.sweep:
+            table, result = self._sweep(text, options, scope, given)
+        else:
+            runner = run
+            if options.isolate:
+                from tilebench.kernel.isolate import run_isolated
 
-            runner = run_isolated
-        result = runner(
-            text, args=arguments, ref=reference, target=options.target, settings=settings,
-            namespace=namespace, name=options.name, launch=options.launch, check=options.check,
-            bench=options.bench, atol=options.atol, rtol=options.rtol, seed=options.seed,
-            cell=f"In[{count}]", first_line=2,
-        )  # fmt: skip
-        name = options.name or result.kernel.name
-        previous = self.results.get(name)
-        self.results[name] = result
-        namespace[options.variable or name] = result.kernel
+                runner = run_isolated
+            result = runner(text, **given)
+        key = key or result.kernel.name
+        before = before or self.results.get(key)
+        other = None if options.compare is None else self.results.get(options.compare) or before
+        result = Result(result.kernel, with_history(result.report, before and before.report), result.values)
+        self.results.pop(key, None)
+        self.results[key] = result
+        self.names[key] = options.variable or options.name or result.kernel.name
+        namespace[self.names[key]] = result.kernel
+        if options.save:
+            from tilebench.kernel.export import write_report
+
+            write_report(result.report, Path(options.save))
         if not (options.quiet and result.report.ok):
-            show_result(result, options.show, static=options.static, previous=previous)
-        return None
+            show_result(
+                result, options.show, static=options.static, other=other and other.report, table=table,
+                asked=options.compare,
+            )  # fmt: skip
+        if options.save:
+            print(f"wrote {options.save}")
+        return result.kernel
+
+    def _sweep(
+        self, text: str, options: Any, scope: dict[str, Any], given: dict[str, Any]
+    ) -> tuple[Any, Result]:
+        """The table of a sweep and the result of its best point."""
+        from tilebench.kernel.sweep import sweep
+
+        if options.isolate:
+            raise UsageError("--sweep runs in this process: leave out --isolate")
+        over = dict(self._values(item, scope) for item in options.sweep)
+        table = sweep(text, over, **given)
+        best = table.best
+        chosen = best.result if best is not None else None
+        if chosen is None:
+            chosen = next((p.result for p in table.points if p.result is not None), None)
+        if chosen is None:
+            raise LaunchError(
+                "TB617",
+                f"none of the {len(table.points)} combinations works",
+                why="\n       ".join(f"{dict(p.settings)}: {p.reason}" for p in table.points[:8]),
+                fix="give other values to --sweep",
+            )
+        return table, chosen
+
+    def _check_names(self, options: Any) -> None:
+        """Wrong values of options that argparse does not know of. Raises UsageError."""
+        if options.variable is not None and (
+            not options.variable.isidentifier() or keyword.iskeyword(options.variable)
+        ):
+            raise UsageError(f"argument --as: {options.variable!r} is not a name that Python can bind")
+        if options.compare and options.compare not in self.results:
+            known = ", ".join(self.results) or "none yet"
+            raise UsageError(
+                f"argument --compare: no kernel called {options.compare!r}"
+                f"{nearest(options.compare, self.results)}; there are {known}"
+            )
+        path = options.override
+        if path and path not in OVERRIDES and not path.endswith(".cu"):
+            raise UsageError(
+                f"argument --override: {path!r} is neither cuda nor a .cu file{nearest(path, OVERRIDES)}"
+            )
+        if options.save and Path(options.save).suffix not in ENDINGS:
+            raise UsageError(f"argument --save: {options.save!r} does not end in {', '.join(ENDINGS)}")
+        if options.bench < 0:
+            raise UsageError("argument --bench: a number of rounds is not negative")
 
     def command(self, words: list[str]) -> Any:
         """`%tile ...` without a cell."""
@@ -147,6 +262,8 @@ class TileMagics(Magics):
             if not self.results:
                 raise UsageError("%tile: no kernel yet; a cell that starts with %%tile makes one")
             return list(self.results.values())[-1].kernel
+        if words[0] in ("-h", "--help"):
+            raise UsageError(f"%tile: commands are {', '.join(COMMANDS)}; %%tile? lists the cell's options")
         head, rest = words[0], words[1:]
         if head in self.results and not rest:
             return self.results[head].kernel
@@ -155,7 +272,7 @@ class TileMagics(Magics):
             raise UsageError(
                 f"%tile: unknown command {head!r}{nearest(head, known)}; commands are {', '.join(COMMANDS)}"
             )
-        return commands.run(head, rest, self.results)
+        return commands.run(head, rest, self)
 
     def _namespace(self) -> dict[str, Any]:
         """The user's variables."""
@@ -190,6 +307,14 @@ class TileMagics(Magics):
         if not equals or not key.isidentifier():
             raise UsageError(f"argument --set: expected NAME=VALUE, got {item!r}")
         return key, self._evaluate("--set", value, scope)
+
+    def _values(self, item: str, scope: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+        """('BLOCK_M', (64, 128)) of 'BLOCK_M=64,128'."""
+        key, equals, value = item.partition("=")
+        if not equals or not key.isidentifier() or not value.strip():
+            raise UsageError(f"argument --sweep: expected NAME=VALUE,VALUE, got {item!r}")
+        made = self._evaluate("--sweep", value, scope)
+        return key, tuple(cast("Sequence[Any]", made)) if isinstance(made, tuple | list | range) else (made,)
 
     def complain(self, error: TileError) -> None:
         """Show an error as text: a bug of ours asks for a report, the rest teaches."""

@@ -1,0 +1,56 @@
+"""The words of a magic's line: what a wrong one most likely stands for, and small values read from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from IPython.core.error import UsageError
+
+from tilebench.errors import nearest
+from tilebench.notebook.completion import OPTIONS
+from tilebench.report import Report
+
+_UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+HISTORY = 8
+"""Earlier points of a kernel that its roofline keeps."""
+
+
+def suggest(message: str, kernels: Iterable[str] = ()) -> str:
+    """A usage message with the nearest option or value that there is."""
+    unknown = _UNKNOWN.search(message)
+    if unknown is not None:
+        word = unknown[1].split()[0]
+        name = word.partition("=")[0]
+        guess = nearest(name, OPTIONS) if name.startswith("-") else ""
+        if not name.startswith("-"):
+            guess = "; a cell takes one kernel's name, and the values of an option follow it"
+        return f"unknown option {word}{guess} (%%tile? lists all)"
+    choice = _CHOICE.search(message)
+    if choice is not None and "did you mean" not in message:
+        known = [w.strip().strip("'") for w in choice[2].split(",")]
+        guess = nearest(choice[1], known)
+        if not guess and choice[1] in set(kernels):
+            guess = "; write the kernel's name before the options"
+        return message + guess
+    return message
+
+
+def triple(text: str) -> tuple[int, ...]:
+    """(1, 2) of '1,2': one to three block numbers. Raises UsageError."""
+    parts = [p.strip() for p in text.split(",")]
+    if not 1 <= len(parts) <= 3 or not all(p.isdigit() for p in parts):
+        raise UsageError(f"argument --cta: expected X,Y,Z with numbers of blocks, got {text!r}")
+    return tuple(int(p) for p in parts)
+
+
+def with_history(report: Report, before: Report | None) -> Report:
+    """The report with the earlier points of the same device on its roofline, oldest first."""
+    if before is None or before.roofline is None or report.roofline is None:
+        return report
+    if before.roofline.device != report.roofline.device:
+        return report
+    earlier = before.roofline.points[-HISTORY:]
+    return replace(report, roofline=replace(report.roofline, points=(*earlier, *report.roofline.points)))
