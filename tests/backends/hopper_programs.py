@@ -542,3 +542,60 @@ def moved(rank: int) -> Program:
     return p.program(
         f"moved{rank}d", (1,), (variable("bx"),), t, (Role("all", 0, 32, body),), initialised(t, (full, 1, 1))
     )
+
+
+def chained(dtype: DType = float16) -> Program:
+    """O (64, 128) = sum over blocks j of 64 rows of (Q (64, 128) @ K_j.T) @ V_j, with K, V (S, 128).
+
+    The first product's accumulators become operand A of the second in registers; O is float32, S symbolic and
+    at least 1; rows past S read as zeros. One block of 128 threads.
+    """
+    p = Parts()
+    S = p.symbol("S")
+    q, k, v = p.tensor("Q", (64, 128), dtype), p.tensor("K", (S, 128), dtype), p.tensor("V", (S, 128), dtype)
+    o = p.tensor("O", (64, 128), float32, "out")
+    maps = [p.map(x, (64, 64), 128) for x in (q, k, v)]
+    tiles = [p.tile(f"{x.name}s", 64 * 128, dtype) for x in (q, k, v)]
+    full = p.tile("full", 1, uint64)
+    scores, weights = p.array("scores", 32, float32), p.array("weights", 32, dtype)
+    acc = p.array("acc", 64, float32)
+    t, i, j = variable("t"), variable("i"), variable("j")
+    lane, warp = t % 32, t // 32
+    panels = tuple(h * 64 * 64 + s * 16 for h in range(2) for s in range(4))
+
+    def fetch(which: int, row: Expr) -> list[Stmt]:
+        return [
+            BulkLoad(tiles[which], const(h * 64 * 64), maps[which], (const(h * 64), row), full, const(0))
+            for h in range(2)
+        ]
+
+    place = (warp * 16 + lane // 4 + i // 2 % 2 * 8) * 128 + i // 4 * 8 + lane % 4 * 2 + i % 2
+    first = seq(MBarrierExpect(full, const(0), 3 * 64 * 128 * dtype.bytes), *fetch(0, const(0)))
+    later = MBarrierExpect(full, const(0), 2 * 64 * 128 * dtype.bytes)
+    step = seq(
+        If(equal(t, 0), seq(If(equal(j, 0), first, later), *fetch(1, j * 64), *fetch(2, j * 64))),
+        MBarrierWait(full, const(0), j % 2),
+        WgmmaFence(),
+        Wgmma(
+            64, scores, const(0), tiles[0], const(0), panels, K_MAJOR, tiles[1], const(0), panels, K_MAJOR,
+            as_expr(False),
+        ),
+        WgmmaCommit(),
+        WgmmaWait(0, (scores,)),
+        unrolled(32, i, Store(weights, (i,), cast(Load(scores, (i,), dtype=float32), dtype))),
+        WgmmaFence((weights, acc)),
+        Wgmma(
+            128, acc, const(0), weights, const(0), (0, 8, 16, 24), None, tiles[2], const(0),
+            (0, 1024, 2048, 3072), Descriptor(64 * 128, 1024, 128, transposed=True), as_expr(True),
+        ),
+        WgmmaCommit(),
+        WgmmaWait(0, (acc,)),
+        Barrier(),
+    )  # fmt: skip
+    body = seq(
+        unrolled(64, i, Store(acc, (i,), const(0.0, float32))),
+        For(j, const(0), (S + 63) // 64, step),
+        unrolled(64, i, Store(o, (place,), Load(acc, (i,), dtype=float32))),
+    )
+    blocks = (variable("bx"),)
+    return p.program("chained", (1,), blocks, t, (Role("all", 0, 128, body),), initialised(t, (full, 1, 1)))

@@ -120,6 +120,7 @@ def test_descriptors_have_the_bits_of_the_ptx_isa(descriptor: Descriptor, bits: 
 
 def test_a_product_advances_its_descriptors_in_units_of_16_bytes() -> None:
     text = emit(hopper.gemm()).text
+    assert "wgmma_m64n128k16_f32_bf16_bf16_s00_4x2_4x2(b8_, matrix_descriptor(" in text
     assert [line.strip()[1:-4] for line in text.split("\n") if "add.s32" in line] == [
         f"add.s32 {x}_at, {x}_low, {2 * k}" for k in (1, 2, 3) for x in "ab"
     ]
@@ -200,6 +201,17 @@ def test_a_product_is_one_run_of_instructions(case: hopper.Product) -> None:
         run,
         "WARPGROUP.DEPBAR 0",
     ]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+def test_accumulators_become_an_operand_without_leaving_their_registers(dtype: DType) -> None:
+    text = sass.disassemble(built(hopper.chained(dtype)).binary).text
+    watched = ("HGMMA", "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR", "F2FP", "PRMT", "LDS", "STS")
+    assert order(text, watched) == (
+        "WARPGROUP.ARRIVE", "HGMMA x8", "WARPGROUP.DEPBAR 0", "F2FP x16",
+        "WARPGROUP.ARRIVE", "HGMMA x4", "WARPGROUP.DEPBAR 0",
+    )  # fmt: skip
 
 
 @needs_nvrtc
@@ -358,6 +370,18 @@ def test_gpu_products_are_exact_on_small_integers(case: hopper.Product) -> None:
     got = decode(run(hopper.product(case), arrays)["D"], case.d).astype(np.float64)
     want = a.astype(np.float64) @ b + (d if case.accumulate else 0)
     assert np.array_equal(got, want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [bfloat16, float16], ids=str)
+@pytest.mark.parametrize("rows", [1, 64, 200])
+def test_gpu_chained_products_are_exact_on_small_integers(rows: int, dtype: DType) -> None:
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.integers(-1, 2, (n, 128)).astype(np.float32) for n in (64, rows, rows))
+    arrays = {n: np.asarray(encode(x, dtype)) for n, x in (("Q", q), ("K", k), ("V", v))}
+    arrays["O"] = np.full((64, 128), np.nan, np.float32)
+    got = run(hopper.chained(dtype), arrays, sizes=(rows,))["O"]
+    assert np.array_equal(got, (q @ k.T) @ v)
 
 
 @pytest.mark.gpu

@@ -117,10 +117,10 @@ def wgmma_piece(p: Product) -> Piece:
     if len(p.a_steps) > 1:
         lines.append(f"setp.eq.b32 later, {slot_p}, {slot_p};")
     # the address is in the low word, and a step never carries out of its 14 bits
-    for name, slot, steps in (("a", first_a, p.a_steps), ("b", slot_b, p.b_steps)):
-        if any(steps) and not (name == "a" and p.a_in_registers):
-            lines += [f".reg .b32 {name}_low, {name}_high, {name}_at;", f".reg .b64 {name}_step;"]
-            lines.append(f"mov.b64 {{{name}_low, {name}_high}}, {slot};")
+    for x, slot, steps in (("a", first_a, p.a_steps), ("b", slot_b, p.b_steps)):
+        if any(steps) and not (x == "a" and p.a_in_registers):
+            lines += [f".reg .b32 {x}_low, {x}_high, {x}_at;", f".reg .b64 {x}_step;"]
+            lines.append(f"mov.b64 {{{x}_low, {x}_high}}, {slot};")
     for i, (at_a, at_b) in enumerate(zip(p.a_steps, p.b_steps, strict=True)):
         a, b = first_a, slot_b
         if p.a_in_registers:
