@@ -272,6 +272,24 @@ def test_the_mix_counts_by_kind_and_leads_to_the_instruction(page: Any) -> None:
     assert "LDSM.16.M88.4: loads 8x8 matrices" in status(page)
 
 
+def test_a_pass_shows_what_it_changed_word_by_word(page: Any) -> None:
+    mount(page, load())
+    tab(page, "passes")
+    page.locator(".tb-list").focus()
+    for _ in range(3):
+        page.keyboard.press("j")
+    assert status(page).startswith("lower: 2 lines added or changed, 1 line removed or changed since sync")
+    assert "unroll" in page.locator(".tb-pass ins").all_inner_texts()
+    assert page.locator(".tb-pass .tb-new").inner_text().split() == ["7", "+", "barrier"]
+    page.locator(".tb-pass .tb-new").click()
+    assert page.evaluate("window.board.model.get('sel')") == {"line": 12}
+    assert page.locator(".tb-pass .tb-pinned").count() >= 1
+    page.keyboard.press("k")
+    assert status(page).startswith("sync: 11 lines of a new kind of text")
+    page.keyboard.press("Escape")
+    assert page.locator(".tb-pins").inner_text() == "nothing pinned"
+
+
 def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:
     mount(page, load())
     tab(page, "timeline")

@@ -7,7 +7,7 @@ import * as math from "../../tilebench/views/static/math.js";
 import * as layout from "../../tilebench/views/static/layout.js";
 import { ldmatrixWays, moved, variant } from "../../tilebench/views/static/smem.js";
 import { cleaned, busOf, buffersAt, heatColour, inkOn, LANES, WARPS, hues, ramp } from "../../tilebench/views/static/kit.js";
-import { changed } from "../../tilebench/views/static/passes.js";
+import { baseOf, diff, diffWords, folded, rowsOf } from "../../tilebench/views/static/passes.js";
 import { nice } from "../../tilebench/views/static/timeline.js";
 import { restore, stateText } from "../../tilebench/views/static/board.js";
 
@@ -189,8 +189,28 @@ test("text reads on every colour: contrast of at least 4.5", () => {
   }
 });
 
-test("a pass shows the lines that are new", () => {
-  assert.deepEqual(changed("a\nb\nb", "b\nc\nb\nb").filter((l) => l.isNew).map((l) => l.text), ["c", "b"]);
+test("a pass shows the lines that it changed, and the words in them", () => {
+  const rows = rowsOf("for k in 16:\n  wait 1\n  mma\ngone\nend", "for k in 16:\n  wait 1\n  barrier\n  mma d, a, b\nend");
+  assert.deepEqual(rows.map((r) => [r.kind, r.line]), [[" ", 1], [" ", 2], ["+", 3], ["~", 4], ["-", 0], [" ", 5]]);
+  assert.deepEqual(rows[3].words.filter(([k]) => k === "+").map(([, t]) => t).join(""), " d, a, b");
+  assert.deepEqual(diffWords("a[i + 1]", "a[j + 1]").filter(([k]) => k !== " "), [["-", "i"], ["+", "j"]]);
+  assert.deepEqual(diff(["x"], ["x"]), [[" ", "x"]]);
+  const deeper = rowsOf("a\nb", "  a\n  b");
+  assert.ok(deeper.every((r) => r.kind === " "), "how deep a line stands is not compared");
+});
+
+test("unchanged runs are folded to their number, and so are declarations that are not repeated", () => {
+  const many = Array.from({ length: 12 }, (_, k) => `line ${k}`);
+  const rows = folded(rowsOf(many.join("\n"), [...many, "new"].join("\n")));
+  assert.deepEqual(rows.map((r) => r.kind), ["…", " ", " ", "+"]);
+  assert.equal(rows[0].count, 10);
+  const body = folded(rowsOf("k\ng\ns\nfor\n  x", "for\n  y y\n  x"));
+  assert.deepEqual([body[0].kind, body[0].count], ["…", 3]);
+});
+
+test("a pass is compared with the last text of its own kind", () => {
+  const texts = ["a\nb\nc", "gemm -> mma", "a\nb2\nc", "nothing alike"].map((text) => ({ text }));
+  assert.deepEqual([0, 1, 2, 3].map((k) => baseOf(texts, k)), [-1, -1, 0, -1]);
 });
 
 test("axis steps are 1, 2 or 5", () => assert.deepEqual([0.13, 0.7, 3, 80].map(nice), [0.2, 1, 5, 100]));
