@@ -25,7 +25,7 @@ from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.factory import Factory, factory_of, tunables
 from tilebench.kernel.target import resolve
 from tilebench.kernel.whatif_panel import SHOWN, Panel
-from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled
+from tilebench.passes.stages import Allocated, Lowered, Partitioned, Placed, Scheduled
 from tilebench.profiling import model, registers
 from tilebench.profiling.work import count, evaluate
 from tilebench.report import (
@@ -310,7 +310,8 @@ def _microseconds(point: TriedPoint) -> float:
 def _reason(error: BaseException) -> str:
     if isinstance(error, TileError):
         return f"{error.what}" + (f": {error.why}" if error.why else "")
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _texts(chosen: Config) -> dict[str, str]:
@@ -330,13 +331,14 @@ def _predicted(
     grid = launch[0] if launch else ()
     arch = target.arch or "sm_90a"
     wanted = registers.estimate(stages.stage(Placed))
-    used = min(wanted, registers.limit(arch, prim.thread_count))
-    excess = wanted - used
+    threads = registers.launch_threads(stages.stage(Partitioned))
+    used = min(wanted, registers.limit(arch, threads))
+    excess = max(0, wanted - registers.held(stages.stage(Partitioned), used))
     shared = stages.stage(Allocated).shared_bytes
-    occupied = occupancy(arch, prim.thread_count, used, shared)
+    occupied = occupancy(arch, threads, used, shared)
     if occupied.blocks == 0:
         return TriedPoint(texts, "illegal", f"no block fits an SM: {occupied.limiter}"), None
-    resources = _resources(used, None, shared, prim, grid, occupied, arch)
+    resources = _resources(used, None, shared, threads, grid, occupied, arch)
     drawn, point, limiter = _timed(stages, launch, occupied, arch, factory.name, texts, 4.0 * excess)
     reason = f"about {excess} registers too many: expect spills" if excess else ""
     return TriedPoint(
@@ -394,13 +396,13 @@ def _resources(
     used: int,
     spills: int | None,
     shared: int,
-    prim: tile.Kernel,
+    threads: int,
     grid: tuple[int, ...],
     occupied: Occupancy,
     arch: str,
 ) -> Resources:
     share = Figure(occupied.fraction, "of warps", "predicted", f"occupancy table of {arch}")
-    return Resources(used, spills, shared, prim.thread_count, grid, occupied.blocks, share, occupied.limiter)
+    return Resources(used, spills, shared, threads, grid, occupied.blocks, share, occupied.limiter)
 
 
 def _compiled(
@@ -430,8 +432,11 @@ def _with_binary(point: TriedPoint, kernel: Kernel, target: Target, symbols: Map
     if built.registers is None:
         return replace(point, state="compiled", reason="the log names no registers")
     grid = point.resources.grid
-    occupied = occupancy(arch, prim.thread_count, built.registers, built.shared_bytes)
-    resources = _resources(built.registers, built.spill_bytes, built.shared_bytes, prim, grid, occupied, arch)
+    threads = registers.launch_threads(kernel.compilation.stage(Partitioned))
+    occupied = occupancy(arch, threads, built.registers, built.shared_bytes)
+    resources = _resources(
+        built.registers, built.spill_bytes, built.shared_bytes, threads, grid, occupied, arch
+    )
     label = point.point.label if point.point else ""
     launch = _launch(prim, symbols)
     _, timed, limiter = _timed(

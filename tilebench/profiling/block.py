@@ -75,14 +75,16 @@ class Rates:
 class Step:
     """A statement that the block executes as one. us: on `lane`, alone on its SM.
 
-    ahead: a copy that a pipelined loop issues for a later iteration; waits: it needs its data from memory
-    before the next step. times: executions drawn as one (a loop inside a loop).
+    ahead: a copy that a pipelined loop issues for a later iteration; trails: a product that is still under
+    way when the next iteration begins; waits: it needs its data from memory before the next step. times:
+    executions drawn as one (a loop inside a loop).
     """
 
     stmt: Stmt
     lane: Lane
     us: float
     ahead: bool = False
+    trails: bool = False
     waits: bool = False
     times: float = 1.0
 
@@ -153,11 +155,15 @@ class _Reader:
         trips = max(0, math.ceil(((stop or 0) - (start or 0)) / stride)) if known else 1
         inside = {**values, s.var: (start or 0.0) + stride * (trips // 2)}
         schedule = self.schedules.get(id(s))
-        ahead = {id(op.stmt) for op in schedule.ops if op.asynchronous} if schedule else set[int]()
+        ops = [op for op in schedule.ops if op.asynchronous] if schedule else []
+        ahead = {id(op.stmt) for op in ops if op.resource == "copy"}
+        products = [op for op in ops if op.resource == "tensor"]
+        trailing = id(products[-1].stmt) if schedule and schedule.overlap and products else 0
         steps: list[Step] = []
         for item in self.visit(s.body, inside):
             steps += [item] if isinstance(item, Step) else _flattened(item)
         steps = [replace(x, ahead=True, waits=False) if id(x.stmt) in ahead else x for x in steps]
+        steps = [replace(x, trails=True) if id(x.stmt) == trailing else x for x in steps]
         steps = self._spilling(steps)
         return Loop(tuple(steps), trips, schedule.stages if schedule else 1, known)
 

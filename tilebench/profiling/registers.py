@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilebench.layouts import FragmentLayout
-from tilebench.passes.stages import Placed
+from tilebench.passes.stages import Partitioned, Placed
 from tilebench.targets import ARCHES
 
 PLAIN = 40
@@ -27,6 +27,16 @@ def limit(arch: str, threads: int) -> int:
     return max(unit, min(facts.registers_per_thread, fair // unit * unit))
 
 
+def launch_threads(partitioned: Partitioned) -> int:
+    """Threads of a block, those of a producer included."""
+    return max(r.first_thread + r.threads for r in partitioned.roles)
+
+
+def held(partitioned: Partitioned, launched: int) -> int:
+    """Registers that a computing thread has: those of the launch, or what its role asks for (setmaxnreg)."""
+    return max([launched, *(n for name, n in partitioned.registers.items() if name != "producer")])
+
+
 def estimate(placed: Placed) -> int:
     """Registers of a thread: its share of every fragment, and a constant for the rest; may exceed the limit.
 
@@ -38,5 +48,5 @@ def estimate(placed: Placed) -> int:
         if isinstance(layout, FragmentLayout) and buffer.view_of is None
     )
     chosen = placed.partitioned.selected.instructions.values()
-    tensor = any(i.name.startswith("mma") for i in chosen)
+    tensor = any(i.name.startswith("mma.") for i in chosen)
     return held + PLAIN + (OPERANDS if tensor else 0)

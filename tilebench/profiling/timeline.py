@@ -18,8 +18,11 @@ from tilebench.report import TimelineBar
 ITERATIONS_SHOWN = 8
 """At most this many iterations of a loop are drawn: the first ones and the last LAST_SHOWN."""
 LAST_SHOWN = 2
-ITERATIONS_PLAYED = 32
+ITERATIONS_PLAYED = 64
 """A longer loop is played this far, then repeated at its steady pace, then played to its end."""
+
+PACED = 24
+"""About so many of the last of them give the pace."""
 
 Phase = Literal["prologue", "steady", "epilogue", ""]
 Names = Mapping[Stmt, tuple[str, str, int]]
@@ -35,6 +38,7 @@ class Play:
     sharing: int
     overhead: float
     now: float = 0.0
+    tensor_free: float = 0.0
     bars: list[TimelineBar] = field(default_factory=list[TimelineBar])
     arrows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     cuts: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
@@ -50,8 +54,12 @@ class Play:
     def step(self, step: Step, iteration: int, phase: Phase) -> int:
         """Play a step that runs in order; gives its bar."""
         start = self.now + self.overhead
+        if step.lane == "tensor cores":
+            start = max(start, self.tensor_free)
         end = start + step.us * self.factor[step.lane]
-        self.now = end + (LATENCY_US if step.waits else 0.0)
+        if step.lane == "tensor cores":
+            self.tensor_free = end
+        self.now = start if step.trails else end + (LATENCY_US if step.waits else 0.0)
         return self.bar(step, start, end, iteration, phase)
 
     def loop(self, loop: Loop) -> None:
@@ -83,17 +91,18 @@ class Play:
         k = 0
         while k < trips:
             if k == ITERATIONS_PLAYED - LAST_SHOWN and trips > ITERATIONS_PLAYED:
-                # the steady pace, over the later half of what was played
+                # the steady pace, over the last of what was played
                 skipped = trips - ITERATIONS_PLAYED
-                half = ITERATIONS_PLAYED // 2
-                pace = (finished[k - 1] - finished[k - 1 - half]) / half
+                cycle = loop.stages * max(1, PACED // loop.stages)  # the pattern repeats with the stages
+                pace = (finished[k - 1] - finished[k - 1 - cycle]) / cycle
                 self.now += pace * skipped
                 copies_free += pace * skipped
+                self.tensor_free += pace * skipped
                 ready = {i + skipped: (t + pace * skipped, []) for i, (t, _) in ready.items() if i >= k}
                 finished = {i + skipped: t + pace * skipped for i, t in finished.items()}
                 k += skipped
             if k == shown[1] and trips > ITERATIONS_SHOWN:
-                cut_to = self.now
+                cut_to = max(self.now, self.tensor_free)
             phase: Phase = ("steady" if k + depth < trips else "epilogue") if depth else ""
             if ahead:
                 if k + depth < trips:
@@ -104,9 +113,11 @@ class Play:
                 self.step(s, k, phase)
             if ahead and len(self.bars) > first:
                 self.arrows += [(held, first) for held in ready[k][1]]
-            finished[k] = self.now
+            if k == trips - 1:
+                self.now = max(self.now, self.tensor_free)
+            finished[k] = max(self.now, self.tensor_free) if ahead else self.now
             if k == shown[0] - 1 and trips > ITERATIONS_SHOWN:
-                cut_from = self.now
+                cut_from = max(self.now, self.tensor_free)
             k += 1
         if trips > ITERATIONS_SHOWN:
             self.cuts.append((cut_from, cut_to))
