@@ -17,7 +17,13 @@ from tilebench.targets import Target
 _WHY = {
     "race": "two threads touch the same memory, one of them writes, and nothing orders them",
     "TB431": "blocks run in no order, some at the same time",
-    "async-race": "cp.async writes at an unknown moment until its thread has waited for it",
+    "async-race": "asynchronous copies and products run beside the threads until waited for",
+    "proxy-fence": "bulk copies and products see shared memory through the async proxy, which writes "
+    "of threads reach by a fence",
+    "mbarrier": "a phase completes with the arrivals that the barrier counts and the bytes it was told of",
+    "TB438": "from its issue to the wait for its group a product owns its registers",
+    "TB439": "a product may read registers before writes that no wgmma.fence closes",
+    "TB536": "warpgroups can only share out the registers that the block was launched with",
     "uninitialised": "memory holds whatever an earlier kernel left there",
     "out-of-bounds": "on a GPU this reads or corrupts other data, or ends the process's context",
     "deadlock": "a barrier opens when all the threads that it counts have arrived",

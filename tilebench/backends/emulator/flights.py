@@ -95,8 +95,10 @@ class Flight:
 
     # -------------------------------------------------------------- products
 
-    def issue(self, group: int, low: int, count: int, at: Loc | None, *, sums: bool) -> None:
-        """A product takes registers low..low + count."""
+    def issue(
+        self, group: int, low: int, count: int, at: Loc | None, *, sums: bool, kept: bool = True
+    ) -> None:
+        """A product takes registers low..low + count; kept: it uses what is in them."""
         high, name = low + count, base(self.memory)
         for other in self.busy:
             if other.high <= low or high <= other.low or other.ended:
@@ -110,6 +112,8 @@ class Flight:
                 f"wait for the first product (wgmma.wait_group) before {line(at)}", "TB438",
             )  # fmt: skip
         touched = self.touched[low:high]
+        if not kept:  # the fence need not name what is overwritten
+            touched = np.where(touched == UNNAMED, FENCED, touched)
         if touched.any():
             row = low + int(np.argmax(touched))
             before = self.where[row]
@@ -124,7 +128,7 @@ class Flight:
                 ("no-fence", name, at, before), text, (before, at),
                 f"put wgmma.fence (naming {name}) between {line(before)} and {line(at)}", "TB439",
             )  # fmt: skip
-            self.touched[low:high] = FENCED
+        self.touched[low:high] = FENCED
         self.busy.append(_Product(group, low, high, sums, at))
 
     def fence(self, named: bool) -> None:

@@ -386,7 +386,9 @@ def async_conflict(
             text,
             f"wait for the group of {first} (.read is enough), then a barrier, before {line(later.at)}",
         )
-    return text, f"wait for the group of {first}, then arrive at a barrier that {second} waits for"
+    if conflict.later_thread < limit:
+        return text, f"wait for the group of {first}, then a barrier, before {line(later.at)}"
+    return text, f"wait for the group of {first}, then arrive at the barrier that {second} waits for"
 
 
 def _pair(earlier: Site, later: Site) -> tuple[object, object]:

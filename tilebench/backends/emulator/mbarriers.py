@@ -169,7 +169,8 @@ class MBarrierSite:
                 text = (
                     f"{n} {'thread arrives' if n == 1 else 'threads arrive'} at {b.name} at {line(self.at)}"
                 )
-                text += f" and {earlier} arrived before, in one phase of {b.count} arrivals"
+                text += f", {earlier} arrived before," if earlier else ""
+                text += f" in one phase of {b.count} arrival{'s' if b.count > 1 else ''}"
                 places = tuple(dict.fromkeys((*b.came, self.at)))
                 self._stop(
                     block, "arrivals", text, places,
@@ -226,10 +227,8 @@ class MBarrierSite:
             _, name = self._key(block, i)
             text = f"{name} is used at {line(self.at)} before it is initialised"
             self._stop(block, "uninitialised", text, (self.at,), f"initialise {name} first, then a barrier")
-        thread = first(rs, active)
-        warp = thread >> 5
-        seen = block.clock.unsafe[warp, b.thread >> 5] > b.segment or b.thread == thread
-        if not seen and block.clock.known(thread).row[b.thread >> 5] <= b.segment:
+        thread = self._blind(rs, b, active)
+        if thread is not None:
             self._find(
                 block, "order",
                 f"{b.name}: thread {thread} uses it at {line(self.at)}, with no barrier after its "
@@ -244,6 +243,19 @@ class MBarrierSite:
                 (b.at, self.at), "put fence.mbarrier_init after the initialisation, in the same thread",
             )  # fmt: skip
         return b
+
+    def _blind(self, rs: Role, b: MBarrier, active: np.ndarray | None) -> int | None:
+        """An active thread that does not know the barrier to be initialised."""
+        clock, warp = rs.block.clock, b.thread >> 5
+        warps, threads = members(rs, active)
+        late = clock.unsafe[warps, warp] <= b.segment
+        for w in warps[late].tolist():
+            lanes = range(32 * w, 32 * w + 32)
+            threads = [*threads, *(t for t in lanes if t != b.thread)]
+        for thread in threads:
+            if thread != b.thread and clock.known(thread).row[warp] <= b.segment:
+                return thread
+        return None
 
     def _key(self, block: Block, i: int) -> tuple[int, str]:
         memory = self.place.memory

@@ -182,7 +182,7 @@ class WgmmaSite:
             _whole(rs, mask, self.at, "wgmma")
         group = rs.products.committed + 1
         if checks:
-            self._check_registers(rs, d_index, a_index, sums, left, group)
+            self._check_registers(rs, d_index, a_index, sums, left, group, bool(np.any(accumulate)))
         for w in range(rs.threads // WARPGROUP):
             columns = slice(w * WARPGROUP, (w + 1) * WARPGROUP)
             if active is not None and not active[columns].any():
@@ -296,7 +296,14 @@ class WgmmaSite:
     # -------------------------------------------------------------- checks
 
     def _check_registers(
-        self, rs: Role, d_index: int, a_index: Any, sums: Flight | None, left: Flight | None, group: int
+        self,
+        rs: Role,
+        d_index: int,
+        a_index: Any,
+        sums: Flight | None,
+        left: Flight | None,
+        group: int,
+        kept: bool,
     ) -> None:
         if not rs.products.fenced:
             key = ("no-fence", "first", self.at)
@@ -311,7 +318,7 @@ class WgmmaSite:
         if left is not None:
             left.issue(group, a_index + self.a_span[0], self.a_span[1] - self.a_span[0], self.at, sums=False)
         if sums is not None:
-            sums.issue(group, d_index, self.n // 2, self.at, sums=True)
+            sums.issue(group, d_index, self.n // 2, self.at, sums=True, kept=kept)
 
     def _observe(
         self, rs: Role, w: int, site: Site, plan: Gather, base: int, low: int, high: int, group: int
