@@ -42,6 +42,7 @@ from tilebench.passes.stages import (
     Synchronised,
 )
 from tilebench.profiling import model
+from tilebench.profiling.registers import launch_threads
 from tilebench.profiling.work import Work, count
 from tilebench.report import (
     Access,
@@ -489,7 +490,7 @@ def device_label(kernel: Kernel) -> str:
 
 def _resources(kernel: Kernel, stages: Any, arch: str) -> Resources:
     built = kernel.executable.built
-    threads = kernel.prim.thread_count
+    threads = launch_threads(stages.stage(Partitioned)) if stages is not None else kernel.prim.thread_count
     grid = kernel.last_call.grid if kernel.last_call else tuple(int_value(g) or 0 for g in kernel.prim.grid)
     shared = built.shared_bytes
     if stages is not None:
@@ -523,7 +524,7 @@ def _performance(
     )
     timelines: tuple[Any, ...] = ()
     device = model.device_for(arch, device_label(kernel) if kernel.target.is_gpu else "")
-    occupied = occupancy(arch, kernel.prim.thread_count, resources.registers or 64, resources.shared_bytes)
+    occupied = occupancy(arch, resources.threads, resources.registers or 64, resources.shared_bytes)
     prediction: model.Prediction | None = None
     if stages is not None and device is not None:
         names = bar_names(kernel.prim)
