@@ -23,9 +23,11 @@ from tilebench.backends.cuda.accesses import (
     written,
 )
 from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
-from tilebench.backends.cuda.prelude import NARROW_FLOATS, atomic_piece, c_name, mma_piece, prelude
+from tilebench.backends.cuda.emit_moves import moving_lines
+from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
+from tilebench.backends.cuda.prelude_atomics import atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
-from tilebench.backends.cuda.values import LESS, OR, TERNARY, Values
+from tilebench.backends.cuda.values import LESS, TERNARY, Values
 from tilebench.errors import InternalError, Loc, TargetError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Load, Var, int_value
@@ -33,16 +35,11 @@ from tilebench.ir.hopper import SetMaxRegisters, TensorMap, Wgmma
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import (
     Barrier,
-    CpAsync,
-    CpAsyncCommit,
-    CpAsyncWait,
-    LdMatrix,
     Memory,
     Mma,
     Program,
     Role,
     SyncWarp,
-    VectorCopy,
 )  # fmt: skip
 from tilebench.ir.tile import (
     Assert,
@@ -361,29 +358,13 @@ class _Printer:
                 self._put(f"if (!({text(s.condition)})) __assertfail({c_string(s.message)}, {where});")
             case Print():
                 self._print(s)
-            case VectorCopy():
-                self._vector_copy(s)
-            case CpAsync():
-                self._cp_async(s)
-            case CpAsyncCommit():
-                self._call("cp_async_commit", "cp_async_commit()")
-            case CpAsyncWait():
-                self._call("cp_async_wait", f"cp_async_wait<{s.pending}>()")
             case Barrier():
                 self._barrier(s)
             case SyncWarp():
                 self._put("__syncwarp();")
-            case LdMatrix():
-                name = f"ldmatrix_x{s.matrices}" + ("_trans" if s.transpose else "")
-                into, source = (
-                    self._at(s.destination, s.destination_index),
-                    self._at(s.source, s.source_index),
-                )
-                self._call(name, f"{name}({into}, {source})")
-            case Mma():
-                self._mma(s)
             case _:
-                lines = hopper_lines(s, self.values, self.maps)
+                lines = moving_lines(s, self.values)
+                lines = hopper_lines(s, self.values, self.maps) if lines is None else lines
                 if lines is None:
                     raise InternalError("TB902", f"{type(s).__name__} has no CUDA C++ form", at=s.loc)
                 for line in lines:
@@ -492,68 +473,11 @@ class _Printer:
         new = s.value if s.op == "exch" else binary(op, old, s.value)
         self._store(Store(memory, (index,), new))
 
-    def _vector_copy(self, s: VectorCopy) -> None:
-        values = self.values
-        width = s.lanes * s.destination.dtype.bytes
-        word = _WORDS.get(width)
-        if word is None or s.destination.dtype.bytes == width:
-            self._element_copies(s)
-            return
-        target = f"*({word}*)({self._at(s.destination, s.destination_index)})"
-        source = f"*(const {word}*)({self._at(s.source, s.source_index)})"
-        if s.predicate is None:
-            self._put(f"{target} = {source};")
-        elif s.zero_fill:
-            zero = f"{word}{{}}" if word.startswith("uint") else "0"
-            self._put(f"{target} = {values.text(s.predicate, OR)} ? {source} : {zero};")
-        else:
-            self._put(f"if ({values.text(s.predicate)}) {target} = {source};")
-
-    def _element_copies(self, s: VectorCopy) -> None:
-        values = self.values
-        predicate = None if s.predicate is None else values.text(s.predicate, OR)
-        zero = f"{c_name(s.destination.dtype)}{{}}" if s.destination.dtype.name in NARROW_FLOATS else "0"
-        for lane in range(s.lanes):
-            d, f = s.destination_index + lane, s.source_index + lane
-            target = f"{values.memories[s.destination]}[{values.index_text(s.destination, d)}]"
-            source = f"{values.memories[s.source]}[{values.index_text(s.source, f)}]"
-            if predicate is None:
-                self._put(f"{target} = {source};")
-            elif s.zero_fill:
-                self._put(f"{target} = {predicate} ? {source} : ({c_name(s.destination.dtype)}){zero};")
-            else:
-                self._put(f"if ({predicate}) {target} = {source};")
-
-    def _cp_async(self, s: CpAsync) -> None:
-        width = s.lanes * s.destination.dtype.bytes
-        if width not in (4, 8, 16):
-            raise InternalError(
-                "TB902", f"cp.async of {width} bytes", at=s.loc, why="it moves 4, 8 or 16 bytes"
-            )
-        name = f"cp_async_{width}" + ("" if s.predicate is None else "_or_zero")
-        arguments = [self._at(s.destination, s.destination_index), self._at(s.source, s.source_index)]
-        if s.predicate is not None:
-            arguments.append(self.values.text(s.predicate, TERNARY))
-        self._call(name, f"{name}({', '.join(arguments)})")
-
     def _barrier(self, s: Barrier) -> None:
         if s.id == 0 and s.threads in (None, self.program.threads):
             self._put("__syncthreads();")
             return
         self._call("barrier", f"barrier<{s.id}, {s.threads or self.program.threads}>()")
-
-    def _mma(self, s: Mma) -> None:
-        a, b = s.a.dtype, s.b.dtype
-        rounds = a == "float32"
-        if rounds and s.kind not in ("tf32", "tfloat32", ""):
-            raise InternalError("TB902", f"mma of float32 operands as {s.kind}", at=s.loc)
-        try:
-            piece = mma_piece(s.shape, s.d.dtype, a, b, rounds)
-        except KeyError:
-            raise InternalError("TB902", f"no mma.sync of {a} and {b} into {s.d.dtype}", at=s.loc) from None
-        self.values.use(piece)
-        d, a_text, b_text = self._at(s.d, s.d_index), self._at(s.a, s.a_index), self._at(s.b, s.b_index)
-        self._put(f"{piece.name}({d}, {a_text}, {b_text});")
 
     def _print(self, s: Print) -> None:
         words = [s.message.replace("%", "%%")] if s.message else []
@@ -568,7 +492,6 @@ class _Printer:
         self._put(f"printf({', '.join([text, *arguments])});")
 
 
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 _PRINTED = {
     "bool": ("%d", "int"),
     "int": ("%d", "int"),

@@ -2,14 +2,13 @@
 
 Narrow floats are plain storage structs (`f16 { unsigned short x; }`): arithmetic happens in float and is
 rounded once by the `to_*` function. A piece has one body per capability from which it holds; pieces name the
-pieces that they need. Sources: PTX ISA, sections "cvt", "ldmatrix", "mma", "cp.async", "bar", "atom".
+pieces that they need. Sources: PTX ISA, sections "cvt", "ldmatrix", "cp.async", "bar", "atom".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 
 import numpy as np
@@ -388,104 +387,6 @@ DEVICE bf16 atomic_add(bf16* p, bf16 v) {
     "atomic_loop bf16_f32 f32_bf16",
     ((90, _native_add("bf16")),),
 )
-
-
-@cache
-def atomic_piece(op: str, dtype: DType) -> Piece:
-    """The piece that holds `T atomic_<op>(T*, T)` for an element type."""
-    name = f"atomic_{op}_{c_name(dtype).replace(' ', '_')}"
-    return _PIECES.get(name) or _make_atomic(name, op, dtype)
-
-
-_NATIVE = {
-    "add": ("int32", "uint32", "uint64", "float32", "float64"),
-    "min": ("int32", "uint32", "int64", "uint64"), "max": ("int32", "uint32", "int64", "uint64"),
-    "and": ("int32", "uint32", "int64", "uint64"), "or": ("int32", "uint32", "int64", "uint64"),
-    "xor": ("int32", "uint32", "int64", "uint64"), "exch": ("int32", "uint32", "uint64", "float32"),
-}  # fmt: skip
-_BUILTIN = {"add": "Add", "min": "Min", "max": "Max", "and": "And", "or": "Or", "xor": "Xor", "exch": "Exch"}
-
-
-def _make_atomic(name: str, op: str, dtype: DType) -> Piece:
-    c = c_name(dtype)
-    head = f"DEVICE {c} atomic_{op}({c}* p, {c} v) "
-    if dtype.name in _NATIVE[op]:
-        return Piece(name, ((0, head + f"{{ return atomic{_BUILTIN[op]}(p, v); }}"),))
-    if op == "add" and dtype.name == "int64":
-        u = "unsigned long long"
-        return Piece(name, ((0, head + f"{{ return ({c})atomicAdd(({u}*)p, ({u})v); }}"),))
-    needs = ["atomic_loop", *conversions(dtype)]
-    a, b = decode_text(dtype, "x"), decode_text(dtype, "v")
-    kind = "f" if dtype.bits < 64 else ""
-    changed = {
-        "add": f"{a} + {b}",
-        "min": f"fmin{kind}({a}, {b})" if dtype.is_float else f"min({a}, {b})",
-        "max": f"fmax{kind}({a}, {b})" if dtype.is_float else f"max({a}, {b})",
-        "and": f"{a} & {b}", "or": f"{a} | {b}", "xor": f"{a} ^ {b}", "exch": "v",
-    }[op]  # fmt: skip
-    if op != "exch":
-        changed = encode_text(dtype, changed)
-    needs.append("bit_cast")
-    word = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[
-        dtype.bytes * 8
-    ]
-    wide = "unsigned long long" if dtype.bytes == 8 else "unsigned"
-    change = (
-        f"  auto change = [=]({wide} w) {{\n    {c} x = bit_cast<{c}>(({word})w), r = {changed};\n"
-        f"    return ({wide})bit_cast<{word}>(r);\n  }};\n"
-    )
-    loop = f"atomic_loop(({wide}*)p, change)"
-    if dtype.bytes < 4:
-        loop = f"({word})atomic_loop_narrow<{dtype.bytes * 8}>(p, change)"
-    text = head + f"{{\n{change}  return bit_cast<{c}>({loop});\n}}"
-    return Piece(name, ((0, text),), tuple(needs))
-
-
-# ------------------------------------------------------------------ mma
-
-_OPERAND = {
-    "float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float32": "f32", "float64": "f64",
-    "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int4": "s4", "uint4": "u4", "int8": "s8", "uint8": "u8",
-    "int32": "s32",
-}  # fmt: skip
-_FP8_FROM = 89
-
-
-@cache
-def mma_piece(shape: tuple[int, int, int], d: DType, a: DType, b: DType, round_tf32: bool = False) -> Piece:
-    """The piece for one mma.sync. round_tf32: operands are float32 and rounded on the way in."""
-    m, n, k = shape
-    kinds = [_OPERAND[t.name] for t in (d, a, b)]
-    if round_tf32:
-        kinds[1:] = ["tf32", "tf32"]
-    name = f"mma_m{m}n{n}k{k}_{kinds[0]}_{kinds[1]}_{kinds[2]}" + ("_round" if round_tf32 else "")
-    least = _FP8_FROM if a.bits == 8 and a.is_float else 80
-    body = _mma(name, shape, kinds, a.bits, b.bits, round_tf32)
-    return Piece(name, ((least, body),), ("tf32_f32",) if round_tf32 else ())
-
-
-def _mma(
-    name: str, shape: tuple[int, int, int], kinds: list[str], a_bits: int, b_bits: int, round_tf32: bool
-) -> str:
-    m, n, k = shape
-    d_kind, a_kind, b_kind = kinds
-    d_count = m * n // 32 // (2 if d_kind == "f16" else 1)
-    a_count, b_count = m * k * a_bits // 1024, n * k * b_bits // 1024
-    d_type, letter = {"f32": ("float", "f"), "f16": ("unsigned", "r"), "s32": ("int", "r")}[d_kind]
-    slots = iter(range(d_count + a_count + b_count))
-    groups = ["{" + ", ".join(f"%{next(slots)}" for _ in range(c)) + "}" for c in (d_count, a_count, b_count)]
-    outputs = ", ".join(f'"+{letter}"(D[{i}])' for i in range(d_count))
-    value = "__float_as_uint(to_tf32(__uint_as_float({}[{}])))" if round_tf32 else "{}[{}]"
-    inputs = ", ".join(
-        f'"r"({value.format(o, i)})' for o, c in (("A", a_count), ("B", b_count)) for i in range(c)
-    )
-    return (
-        f"DEVICE void {name}(void* d, const void* a, const void* b) {{\n"
-        f"  {d_type}* D = ({d_type}*)d; const unsigned *A = (const unsigned*)a, *B = (const unsigned*)b;\n"
-        f'  asm volatile("mma.sync.aligned.m{m}n{n}k{k}.row.col.{d_kind}.{a_kind}.{b_kind}.{d_kind} "\n'
-        f'    "{", ".join(groups)}, {groups[0]};"\n'
-        f"    : {outputs} : {inputs});\n}}"
-    )
 
 
 # ------------------------------------------------------------------ names of types, the closure over needs
