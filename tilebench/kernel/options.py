@@ -48,6 +48,15 @@ ACTING = frozenset(
         PassConfigKey.TL_DISABLE_WGMMA,
     }
 )
+OWN = frozenset(
+    {
+        "TB_DISABLE_PRODUCT_OVERLAP",
+        "TB_PIN_PRODUCT_WAIT",
+        "TB_DISABLE_RESULT_STAGING",
+        "TB_PERSISTENT",
+    }
+)
+"""Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""
 _said: set[str] = set()
 
 
@@ -58,7 +67,7 @@ def normalise(pass_configs: Mapping[Any, Any] | None) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in (pass_configs or {}).items():
         member = _member(key)
-        if member not in ACTING and str(key) not in _said:
+        if member not in ACTING and str(key) not in _said and str(key) not in OWN:
             _said.add(str(key))
             name = member.name if member else str(key)
             warnings.warn(f"pass config {name} has no effect in tilebench", stacklevel=3)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from tilebench.errors import Loc, TypeTileError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Load, as_expr, const, int_value
+from tilebench.ir.hopper import TensorMap
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Buffer, Region, Stmt, TileOp, whole
 from tilebench.layouts import FragmentLayout, SharedLayout
@@ -204,6 +205,14 @@ class ThreadBuilder(Protocol):
         self, extent: int | Expr, *, unroll: bool = True, independent: bool = False, name: str = "r"
     ) -> AbstractContextManager[Expr]:
         """`with b.loop(n) as r:` a For over 0..n-1; extent 1 gives the constant 0 and no loop."""
+        ...
+
+    def value(self, e: Expr) -> Expr:
+        """A tile-level expression as one of the thread, in int32."""
+        ...
+
+    def tensor_map(self, buffer: Buffer, layout: SharedLayout, box: tuple[int, ...]) -> TensorMap:
+        """The map of a global tensor with boxes of this size (innermost first), for tiles of this layout."""
         ...
 
     def condition(self, e: Expr) -> Expr:

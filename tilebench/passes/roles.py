@@ -59,7 +59,8 @@ def partition(selected: Selected) -> Partitioned:
             possible = [(4 * gm, gn) for gm, gn in wgmma.splits(m, n, kernel.thread_count)]
         else:
             possible = list(warp_splits(*g.mnk[:2], warps))
-        grid, reason = _grid(g, warps, possible, together, folded, feeds)
+        tall = selected.instructions[g].name == WGMMA
+        grid, reason = _grid(g, warps, possible, tall, together, folded, feeds)
         earlier = chosen.setdefault(g.c.buffer, (grid, g.loc))
         if earlier[0] != grid:
             grid, reason = (
@@ -90,6 +91,7 @@ def _grid(
     g: Gemm,
     warps: int,
     splits: list[tuple[int, int]],
+    tall: bool,
     together: _Groups,
     folded: dict[Buffer, Loc | None],
     feeds: dict[Buffer, Loc | None],
@@ -122,6 +124,8 @@ def _grid(
         )
     if c in folded:
         return said(rows, "its rows are folded, so a row stays in one warp", folded[c])
+    if tall:
+        return said(rows, "each warpgroup reads all of B once for its own rows")
     return said(
         balanced, f"the least to read from shared memory ({m // balanced[0]}x{n // balanced[1]} for each)"
     )

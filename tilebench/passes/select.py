@@ -9,6 +9,7 @@ often visible only then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from tilebench.errors import TargetError, located
 from tilebench.ir.expr import Expr, Load, Var
@@ -17,16 +18,27 @@ from tilebench.ir.tile import Bind, Buffer, Kernel, Pipelined, Stmt, TileOp
 from tilebench.ops.base import Instruction, Offer, Op
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
+from tilebench.ops.copy.bulk import STORE
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
+from tilebench.passes.staging import with_staged_results
 
 ASYNCHRONOUS = "cp.async"
 
 
 def select(typed: Typed) -> Selected:
     """Choose. Raises TargetError TB520 when no instruction of the target can carry out an op."""
+    chosen = _select(typed)
+    if chosen.specialised:
+        kernel = with_staged_results(chosen)
+        if kernel is not chosen.kernel:
+            return _select(replace(typed, kernel=kernel))
+    return chosen
+
+
+def _select(typed: Typed) -> Selected:
     kernel = typed.kernel
     instructions: dict[TileOp, Instruction] = {}
     reasons: dict[TileOp, Reason] = {}
@@ -75,6 +87,12 @@ def _with_producer(op: Op, offers: tuple[Offer, ...], division: Specialisation) 
         reason = division.against.get(op, division.reason)
         offers = tuple(
             Offer(o.instruction, False, reason) if o.legal and o.instruction.name == BULK else o
+            for o in offers
+        )
+    if not division.copies:
+        alone = "only kernels with a producer store with bulk copies"
+        return tuple(
+            Offer(o.instruction, False, alone) if o.legal and o.instruction.name == STORE else o
             for o in offers
         )
     if division.copies:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilebench.ir.expr import Expr, const, int_value, is_const
+from tilebench.ir.expr import Expr, binary, const, int_value, is_const
+from tilebench.ir.hopper import BulkCommit, BulkStore, BulkWait
 from tilebench.ir.tile import Buffer, Region
 from tilebench.layouts import SharedLayout, row_major, swizzled
-from tilebench.ops.base import Instruction, Offer
+from tilebench.ops.base import Instruction, Offer, ThreadBuilder
 from tilebench.ops.divisors import known_divisor
 from tilebench.targets import Target
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tilebench.ops.copy.spec import Copy
 
 NAME = "bulk"
+STORE = "bulk.store"
 MAX_RANK = 5
 MAX_BOX = 256
 _DTYPES = frozenset({
@@ -34,6 +36,10 @@ def offers(op: Copy, target: Target) -> tuple[Offer, ...]:
     """The bulk copy global -> shared, or what stands against it; nothing on targets without warpgroups."""
     if not target.supports("tma") or not target.supports("wgmma"):
         return ()
+    if op.source.buffer.scope == "shared" and op.destination.buffer.scope == "global":
+        reason = _against_store(op)
+        good = "bulk tensor copy: one thread starts it; what lies outside of the tensor is clipped"
+        return (Offer(Instruction(STORE), not reason, reason or good),)
     reason = _against(op)
     good = "bulk tensor copy: one thread starts it, and no registers or address arithmetic are needed"
     return (Offer(Instruction(NAME), not reason, reason or good),)
@@ -61,6 +67,29 @@ def _against(op: Copy) -> str:
     if op.outside is not None and not is_const(op.outside, 0):
         return "elements outside read as a value other than 0"
     return _against_source(source) or _against_destination(source, destination)
+
+
+def _against_store(op: Copy) -> str:
+    source, destination = op.source, op.destination
+    if op.disable_tma or op.prefer in ("sync", "cp_async"):
+        return "the program asked for another instruction"
+    if source.dtype != destination.dtype:
+        return f"it cannot convert {source.dtype} to {destination.dtype}"
+    if source.dtype.name not in _DTYPES:
+        return f"tensor maps have no {source.dtype}"
+    return _against_source(destination) or _against_destination(destination, source)
+
+
+def lower_store(op: Copy, b: ThreadBuilder) -> None:
+    """Thread code: one thread starts the copies and waits until they have read the tile."""
+    memory, layout, version = b.shared(op.source.buffer)
+    with b.when(binary("eq", b.thread, const(0))):
+        for box in boxes(op.destination, op.source, layout):
+            at = tuple(b.value(x) for x in coordinates(op.destination, box))
+            map_ = b.tensor_map(op.destination.buffer, layout, box.sizes)
+            b.emit(BulkStore(map_, at, memory, version + box.start))
+        b.emit(BulkCommit())
+        b.emit(BulkWait(0, True))
 
 
 def _against_source(source: Region) -> str:

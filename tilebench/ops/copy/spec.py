@@ -39,7 +39,7 @@ class Copy(Op):
     (fp8: the largest finite value), NaN stays NaN; float to integer truncates.
     """
 
-    lowerings: ClassVar[Mapping[str, Lowering]] = {"cp.async": cp_async.lower}
+    lowerings: ClassVar[Mapping[str, Lowering]] = {"cp.async": cp_async.lower, bulk.STORE: bulk.lower_store}
 
     source: Region
     destination: Region
@@ -87,9 +87,10 @@ class Copy(Op):
         return (*bulk.offers(self, target), *cp_async.offers(self, target, threads))
 
     def place(self, context: PlaceContext) -> tuple[Requirement, ...]:
-        if context.instruction(self).name != bulk.NAME:
+        name = context.instruction(self).name
+        if name not in (bulk.NAME, bulk.STORE):
             return ()
-        tile = self.destination.buffer
+        tile = self.destination.buffer if name == bulk.NAME else self.source.buffer
         reason = "as bulk copies lay a tile down: rows of the hardware's swizzle"
         return (Requirement(tile, bulk.tile_layout(tile), True, reason, self.loc),)
 

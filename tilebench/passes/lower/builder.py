@@ -362,6 +362,21 @@ class Builder:
         copies = self.stage.allocated.scheduled.versions.get(buffer, 1)
         return version * (slot.size // copies // buffer.dtype.bytes) if copies > 1 else const(0)
 
+    def value(self, e: Expr) -> Expr:
+        """A tile-level expression as one of the thread, in int32."""
+        return self.simple(self.expr(cast(e, int32)))
+
+    def tensor_map(self, buffer: Buffer, layout: SharedLayout, box: tuple[int, ...]) -> TensorMap:
+        """The map of a global tensor with boxes of this size, for tiles of this layout; shared by copies."""
+        key = (buffer, box, layout.swizzle.span)
+        if key not in self.tensor_maps:
+            memory = self.global_of(buffer)
+            sizes = tuple(self.expr(n) for n in reversed(buffer.shape))
+            strides = tuple(self.expr(x) for x in reversed(global_strides(buffer)[:-1]))
+            name = f"{buffer.name}_map"
+            self.tensor_maps[key] = TensorMap(name, memory, sizes, strides, box, layout.swizzle.span)
+        return self.tensor_maps[key]
+
     def warp_grid(self, op: Op) -> tuple[int, int]:
         """(warps along M, warps along N) of a gemm, from the partition."""
         found = find_by_place(self.placed.partitioned.warp_grids, op)
@@ -618,7 +633,7 @@ def fences_needed(stage: Synchronised) -> bool:
     selected = stage.allocated.scheduled.placed.partitioned.selected
     bulk: set[Buffer] = set()
     for op, instruction in selected.instructions.items():
-        if instruction.name == "wgmma":
+        if instruction.name in ("wgmma", "bulk.store"):
             bulk |= {storage_of(r.buffer) for r in op.reads if r.buffer.scope == "shared"}
     if not bulk:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilebench.errors import InternalError
-from tilebench.ir.dtype import int32, uint64
+from tilebench.ir.dtype import uint64
 from tilebench.ir.expr import Expr, binary, const, is_const, select
 from tilebench.ir.hopper import (
     BulkLoad,
@@ -19,7 +19,6 @@ from tilebench.ir.hopper import (
     MBarrierInit,
     MBarrierInitFence,
     MBarrierWait,
-    TensorMap,
 )
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.thread import Barrier, Memory, shared_memory
@@ -36,10 +35,9 @@ from tilebench.ir.tile import (
     Stmt,
     Versioned,
 )  # fmt: skip
-from tilebench.layouts import SharedLayout
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import boxes, coordinates
-from tilebench.passes.lower.builder import Builder, global_strides
+from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.statements import lower_for, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
 
@@ -223,8 +221,8 @@ def _produce(b: Builder, s: Produce) -> None:
         memory, layout, _ = b.shared(copy.destination.buffer)
         start = b.version_start(copy.destination.buffer, slot)
         for box in boxes(copy.source, copy.destination, layout):
-            at = tuple(b.simple(b.expr(x.astype(int32))) for x in coordinates(copy.source, box))
-            map_ = tensor_map(b, copy, layout, box.sizes)
+            at = tuple(b.value(x) for x in coordinates(copy.source, box))
+            map_ = b.tensor_map(copy.source.buffer, layout, box.sizes)
             plan.append(
                 BulkLoad(memory, b.simple(start + box.start), map_, at, ring.barriers, slot, loc=copy.loc)
             )
@@ -233,18 +231,6 @@ def _produce(b: Builder, s: Produce) -> None:
     for load in plan:
         b.emit(load)
     _advance(b, channel)
-
-
-def tensor_map(b: Builder, copy: Copy, layout: SharedLayout, box: tuple[int, ...]) -> TensorMap:
-    """The map of the copy's tensor with boxes of this size; one for all copies that share it."""
-    buffer = copy.source.buffer
-    key = (buffer, box, layout.swizzle.span)
-    if key not in b.tensor_maps:
-        memory = b.global_of(buffer)
-        sizes = tuple(b.expr(n) for n in reversed(buffer.shape))
-        strides = tuple(b.expr(x) for x in reversed(global_strides(buffer)[:-1]))
-        b.tensor_maps[key] = TensorMap(f"{buffer.name}_map", memory, sizes, strides, box, layout.swizzle.span)
-    return b.tensor_maps[key]
 
 
 # -- all threads first
