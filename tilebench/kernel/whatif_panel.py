@@ -112,7 +112,7 @@ class Panel:
         self.job = Job()
         work = self._behind if kind == "move" else self._keep
         self.thread = threading.Thread(
-            target=work, args=(self.job, chosen), name="tilebench-whatif", daemon=True
+            target=self._guarded, args=(work, self.job, chosen), name="tilebench-whatif", daemon=True
         )
         self.thread.start()
 
@@ -122,6 +122,16 @@ class Panel:
             self.job.cancel()
 
     # -------------------------------------------------------------- in the background
+
+    def _guarded(
+        self, work: Callable[[Job, Mapping[str, Any]], None], job: Job, chosen: Mapping[str, Any]
+    ) -> None:
+        """Say what went wrong before the thread ends with it: nobody else would see it."""
+        try:
+            work(job, chosen)
+        except Exception as error:
+            self.send({"kind": "error", "text": f"{type(error).__name__}: {error}"})
+            raise
 
     def _behind(self, job: Job, chosen: Mapping[str, Any]) -> None:
         values: dict[str, dict[str, Any]] = {}

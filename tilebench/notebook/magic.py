@@ -31,11 +31,12 @@ from tilebench import config
 from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileError, nearest
 from tilebench.kernel.checks import LEVELS
 from tilebench.kernel.export import ENDINGS
+from tilebench.kernel.history import continued
 from tilebench.kernel.progress import shown_by
 from tilebench.kernel.session import Result, run
 from tilebench.notebook.completion import COMMANDS, SHOWN
 from tilebench.notebook.progress import bar
-from tilebench.notebook.words import suggest, triple, with_history
+from tilebench.notebook.words import suggest, triple
 from tilebench.report import VIEWS
 
 OVERRIDES = ("cuda",)
@@ -191,7 +192,7 @@ class TileMagics(Magics):
         key = key or result.kernel.name
         before = before or self.results.get(key)
         other = None if options.compare is None else self.results.get(options.compare) or before
-        result = Result(result.kernel, with_history(result.report, before and before.report), result.values)
+        result = Result(result.kernel, continued(result.report, before and before.report), result.values)
         self.results.pop(key, None)
         self.results[key] = result
         self.names[key] = options.variable or options.name or result.kernel.name

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from IPython.core.error import UsageError
 
 from tilebench.errors import nearest
 from tilebench.notebook.completion import OPTIONS
-from tilebench.report import Report
 
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
-HISTORY = 8
-"""Earlier points of a kernel that its roofline keeps."""
 
 
 def suggest(message: str, kernels: Iterable[str] = ()) -> str:
@@ -44,13 +40,3 @@ def triple(text: str) -> tuple[int, ...]:
     if not 1 <= len(parts) <= 3 or not all(p.isdigit() for p in parts):
         raise UsageError(f"argument --cta: expected X,Y,Z with numbers of blocks, got {text!r}")
     return tuple(int(p) for p in parts)
-
-
-def with_history(report: Report, before: Report | None) -> Report:
-    """The report with the earlier points of the same device on its roofline, oldest first."""
-    if before is None or before.roofline is None or report.roofline is None:
-        return report
-    if before.roofline.device != report.roofline.device:
-        return report
-    earlier = before.roofline.points[-HISTORY:]
-    return replace(report, roofline=replace(report.roofline, points=(*earlier, *report.roofline.points)))
