@@ -272,6 +272,51 @@ def test_the_mix_counts_by_kind_and_leads_to_the_instruction(page: Any) -> None:
     assert "LDSM.16.M88.4: loads 8x8 matrices" in status(page)
 
 
+def test_a_block_shows_its_part_of_each_tensor_and_who_reads_it_again(page: Any) -> None:
+    mount(page, load())
+    tab(page, "warps")
+    hover(page, 1, 2, 4, 4)
+    assert (
+        status(page)
+        == "block (2, 1): reads A[128:256, 0:512], reads B[0:512, 256:384], writes C[128:256, 256:384]"
+    )
+    assert pixel(page, 1, 2, 4, 4) == [255, 209, 102], "the chosen block"
+    assert pixel(page, 1, 0, 4, 4) == [142, 202, 230], "reads the same part of A"
+    assert pixel(page, 3, 2, 4, 4) == [163, 217, 165], "reads the same part of B"
+    assert pixel(page, 0, 0, 4, 4) == [222, 226, 231]
+    rows = page.get_by_role("row").all_inner_texts()
+    assert "A\t2 MiB\t512 KiB\t4\t4 parts for 16 blocks" in rows
+    page.get_by_label("iteration of the loop").fill("15")
+    step = page.locator(".tb-tensor").first.locator(".tb-step")
+    assert float(step.get_attribute("x")) > 130, "the last of sixteen parts of A"
+    page.locator(".tb-grid").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("window.board.model.get('sel')")["coord"] == [128, 256]
+
+
+def test_an_element_of_the_output_leads_to_its_block(page: Any) -> None:
+    mount(page, load())
+    tab(page, "warps")
+    page.evaluate("window.board.model.change('sel', {buffer: 'C', coord: [300, 40]})")
+    assert status(page).startswith("block (0, 2): ")
+    page.evaluate("window.board.model.change('sel', {thread: 70})")
+    lit = page.locator(".tb-warp.tb-lit")
+    assert lit.count() == 1
+    assert "warp 2" in lit.inner_text()
+
+
+def test_a_warp_says_its_rows_its_columns_and_its_instructions(page: Any) -> None:
+    mount(page, load())
+    tab(page, "warps")
+    page.locator(".tb-warp", has_text="warp 0").focus()
+    page.keyboard.press("ArrowRight")
+    said = status(page)
+    assert said == (
+        "warp 2: rows 0–63 of A_shared and C_local, columns 64–127 of B_shared and C_local; "
+        "4 × 8 instructions mma.m16n8k16, 2 along K"
+    )
+
+
 def test_a_pass_shows_what_it_changed_word_by_word(page: Any) -> None:
     mount(page, load())
     tab(page, "passes")

@@ -7,6 +7,10 @@ import * as math from "../../tilebench/views/static/math.js";
 import * as layout from "../../tilebench/views/static/layout.js";
 import { ldmatrixWays, moved, variant } from "../../tilebench/views/static/smem.js";
 import { cleaned, busOf, buffersAt, heatColour, inkOn, LANES, WARPS, hues, ramp } from "../../tilebench/views/static/kit.js";
+import { boxOf, reuse, slicesOf, startOf, writerOf } from "../../tilebench/views/static/blocks.js";
+import { folds } from "../../tilebench/views/static/code.js";
+import { about, byKind, isSpill, opcodeOf } from "../../tilebench/views/static/opcodes.js";
+import { placed } from "../../tilebench/views/static/lifetimes.js";
 import { baseOf, diff, diffWords, folded, rowsOf } from "../../tilebench/views/static/passes.js";
 import { nice } from "../../tilebench/views/static/timeline.js";
 import { restore, stateText } from "../../tilebench/views/static/board.js";
@@ -116,6 +120,44 @@ test("registers belong to instructions", () => {
   assert.deepEqual([own.per, own.name, own.role], [4, "mma.m16n8k16", "C"]);
   assert.equal(layout.selectionOf(layout.prepare(report, report.layouts[0]), 8).instr, 1, "the next instruction is eight columns on");
   assert.equal(layout.instructionsOf({ ops: [] }, report.layouts[0]).per, 2, "without a product: neighbours in a row");
+});
+
+test("blocks, their boxes, and how often a byte is read", () => {
+  const grid = [4, 4], [a, b, c] = slicesOf(report), shape = [512, 512];
+  assert.deepEqual([a, b, c].map((s) => [s.slice.buffer, s.slice.mode]), [["A", "read"], ["B", "read"], ["C", "write"]]);
+  assert.deepEqual(startOf(a, [2, 1], 15, grid), [128, 480]);
+  assert.deepEqual(boxOf(b, [2, 1], grid, shape), [[0, 512], [256, 128]]);
+  assert.deepEqual(boxOf(c, [3, 3], grid, [500, 500]), [[384, 116], [384, 116]], "cut to the tensor");
+  assert.deepEqual(reuse(a, grid, shape, 2), { asked: 2 ** 21, distinct: 2 ** 19, times: 4, boxes: 4 });
+  assert.deepEqual(writerOf(report, grid, "C", [300, 40]), [0, 2]);
+  assert.equal(writerOf(report, grid, "A", [0, 0]), null, "A is only read");
+  const listed = { ...a, slice: { ...a.slice, loop: [0, 0], trips: 1, blocks: [[], []] }, starts: Int32Array.from([0, 0, 0, 128]) };
+  assert.deepEqual(startOf(listed, [1], 0, [2]), [0, 128], "starts one by one");
+});
+
+test("noise is folded only where a reader loses nothing", () => {
+  assert.deepEqual(folds("sass", ["0000  NOP", "0010  NOP", "0020  NOP", "0030  EXIT"], [9, 9, 9, 9]), [[0, 3]]);
+  assert.deepEqual(folds("ptx", [".reg .b32 %r<3>;", "", "// x", "ret;"], [0, 0, 0, 4]), [[0, 3]]);
+  assert.deepEqual(folds("ptx", [".reg .b32 %r<3>;", "", "// x"], [7, 7, 7]), [], "lines of the cell stay");
+  assert.deepEqual(folds("tile", ["a", "b", "c", "d"], [0, 0, 0, 0]), []);
+});
+
+test("opcodes have words, spills are seen", () => {
+  assert.equal(opcodeOf("0040  @!P0 BRA `(.L_x_1)"), "BRA");
+  assert.equal(opcodeOf("\t@%p1 ld.shared.v4.u32 {%r1}, [%rd1];"), "ld.shared.v4.u32");
+  assert.equal(opcodeOf(".reg .b32 %r<3>;"), "");
+  assert.equal(about("HMMA.16816.F32")[0], "tensor");
+  assert.deepEqual([about("ld.shared.u32")[0], about("ld.local.u32")[0], about("ld.global.u32")[0]], ["shared", "spill", "global"]);
+  assert.equal(isSpill("00b0  STL [R1+0x4], R24"), true);
+  assert.equal(about("XYZZY")[0], "other");
+  const kinds = byKind({ HMMA: 4, STG: 1, LDG: 1, NOP: 3 });
+  assert.deepEqual(kinds.map((k) => [k.kind, k.count]), [["tensor", 4], ["control", 3], ["global", 2]]);
+});
+
+test("buffers of shared memory are placed with all their copies", () => {
+  assert.deepEqual(placed(report).map((b) => [b.name, b.offset, b.size]), [["A_shared", 0, 24576], ["B_shared", 24576, 24576]]);
+  const more = { ...report, scratch: { name: "scratch", scope: "shared", offset: 49152, bytes: 512, versions: 1, first: 0, last: 3 } };
+  assert.equal(placed(more).at(-1).name, "scratch");
 });
 
 test("the status line names thread, register and holders", () => {
