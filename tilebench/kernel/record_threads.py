@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from tilebench import compiler
 from tilebench.backends.emulator.compile import compile_program
@@ -24,6 +23,9 @@ from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Lowered, Placed
 from tilebench.report import Trace, TraceBuffer, TraceSite
 from tilebench.targets import Target
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def thread_trace(

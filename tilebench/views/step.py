@@ -162,8 +162,8 @@ def _frame(film: np.ndarray, box: tuple[float, float, float, float], image: np.n
     left, right = (round(x * film.shape[1]) for x in box[:2])
     high, low = (round((1 - y) * film.shape[0]) for y in box[2:])
     tall, wide = int(image.shape[0]), int(image.shape[1])
-    rows = np.arange(high - low) * tall // max(1, high - low)
-    columns = np.arange(right - left) * wide // max(1, right - left)
+    rows: np.ndarray = np.arange(int(high - low)) * tall // max(1, high - low)
+    columns: np.ndarray = np.arange(int(right - left)) * wide // max(1, right - left)
     film[low - 1 : high + 1, left - 1 : right + 1] = (208, 215, 222, 255)
     film[low:high, left:right, :3] = image[rows][:, columns]
 

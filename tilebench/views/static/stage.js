@@ -85,7 +85,7 @@ export function stage(m, report, own, events) {
       hover: (cell) => events.hover(b, cell ? cell[0] * face.columns + cell[1] : null),
       pin: (cell, add) => events.pin(b, cell[0] * face.columns + cell[1], add),
     });
-    const mark = h("span", { class: "tb-mark" }), range = h("span", { class: "tb-range" }), bar = h("i", { class: "tb-bar-scale" });
+    const mark = h("span", { class: "tb-did" }), range = h("span", { class: "tb-range" }), bar = h("i", { class: "tb-bar-scale" });
     const title = h("button", { type: "button", class: "tb-piece-name", title: `${info.name}: ${info.dtype} ${info.scope}, declared at line ${info.line || "?"}; a click goes to its next write`, on: { click: () => events.next(b) } }, name);
     const node = h("figure", { class: strip ? "tb-piece tb-strip" : "tb-piece", "data-buffer": b },
       h("figcaption", {}, title, strip ? null : h("small", {}, ` ${(face.copies ? [face.rows, face.columns / face.copies] : face.shape).join("×")} ${short(info.dtype)}${info.scope === "shared" ? " shared" : info.scope === "global" ? " global" : ""}${face.copies > 1 ? ` ×${face.copies}` : ""}`)),

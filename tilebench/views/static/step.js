@@ -70,7 +70,7 @@ function one(el, m, state, act) {
   for (const b of nav.querySelectorAll("button")) if (/[◀▶]/u.test(b.textContent)) b.setAttribute("aria-label", b.title);
   const shows = h("div", { class: "tb-tools" },
     checked ? choice("show", [["values", "values"], ["error", "difference from the reference"]], own.mode, (v) => { own.mode = v; again(); }) : null,
-    choice("colours", [["auto", "tiles by step, rows over all steps"], ["step", "range of this step"], ["whole", "range over all steps"]], own.scale, (v) => { own.scale = v; again(); }),
+    choice("colours", [["auto", "automatic"], ["step", "range of this step"], ["whole", "range of all steps"]], own.scale, (v) => { own.scale = v; again(); }),
     h("label", { class: "tb-choice" }, h("input", { type: "checkbox", checked: own.outline !== false, on: { change: (event) => { own.outline = event.target.checked; marks(); } } }), "outline what changed"),
     h("span", { class: "tb-legend" }, swatch("rgb(255,0,200)", "NaN"), swatch("rgb(38,44,54)", "−inf"), swatch("rgb(255,214,10)", "inf"), swatch("repeating-conic-gradient(#d0d5db 0 25%, #bac0c8 0 50%) 0 0 / 6px 6px", "not written yet")));
 
@@ -257,7 +257,7 @@ function one(el, m, state, act) {
     });
     parts.push(writes.join("; ") || "nothing is written");
     const worst = s.checks.reduce((a, c) => (!a || c.ratio > a.ratio ? c : a), null);
-    if (worst) parts.push(`${m.buffers[worst.buffer].name} differs from the reference by at most ${number(worst.error)}${worst.wrong ? `: WRONG in ${worst.wrong} elements` : ", within what is allowed"}`);
+    if (worst) parts.push(`${m.buffers[worst.buffer].name} differs from the reference by at most ${value(worst.error)}${worst.wrong ? `: WRONG in ${worst.wrong} elements` : ", within what is allowed"}`);
     status.textContent = parts.join(" · ");
   }
 
