@@ -1,6 +1,4 @@
 """A kernel compiled again: earlier compiles on its roofline, and what changed since the last one."""
-one.
-"""
 
 from __future__ import annotations
 
