@@ -156,6 +156,12 @@ def test_an_older_gpu_has_none_of_it() -> None:
         emit(replace(hopper.copy(), arch="sm_80"))
 
 
+def test_a_newer_gpu_has_bulk_copies_and_no_warpgroup_products() -> None:
+    assert "bulk_load_2d" in emit(replace(hopper.copy(), arch="sm_100a")).text
+    with pytest.raises(TargetError, match=r"(?s)TB508.*of sm_90a alone, not of sm_100a"):
+        emit(replace(hopper.gemm(), arch="sm_100a"))
+
+
 # ------------------------------------------------------------------ the machine code
 
 

@@ -104,11 +104,6 @@ def emit(program: Program, *, fast_math: bool | None = None) -> Emitted:
     return _Printer(program, fast).run()
 
 
-def capability_of(arch: str) -> int:
-    """90 for sm_90a."""
-    return int("".join(c for c in arch if c.isdigit()))
-
-
 def cell_line(at: Loc | None) -> int:
     """The line in the kernel's own cell: of the call for code that came from a macro; 0 for none."""
     while at is not None and at.call_site is not None:
@@ -163,13 +158,13 @@ class _Printer:
         else:
             self._roles(in_role)
         try:
-            pieces = prelude(values.used.values(), capability_of(program.arch))
+            pieces = prelude(values.used.values(), program.arch)
         except KeyError as error:
             raise TargetError(
                 "TB508",
                 f"{program.arch} does not have an instruction that the kernel needs: {error.args[0]}",
-                why="it came with a later architecture",
-                fix="compile for a later one, as in target='cuda:sm_90a', or use another element type",
+                why="it came with a later architecture, or left with one",
+                fix="compile for another one, as in target='cuda:sm_90a', or use another element type",
             ) from None
         frame = [*pieces.split("\n"), ""] if pieces else []
         frame += head

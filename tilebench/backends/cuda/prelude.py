@@ -21,12 +21,13 @@ DEVICE = "__device__ __forceinline__"
 @dataclass(frozen=True)
 class Piece:
     """A device function or type. bodies: (least capability, text), newest last; needs: names of other
-    pieces.
+    pieces; only: the one architecture that has it ('' when later ones do too).
     """
 
     name: str
     bodies: tuple[tuple[int, str], ...]
     needs: tuple[str, ...] = ()
+    only: str = ""
 
     def text(self, capability: int) -> str:
         """The newest body that the capability allows. Raises KeyError when there is none."""
@@ -401,6 +402,11 @@ _C_NAMES = {
 NARROW_FLOATS = frozenset({"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
 
 
+def capability_of(arch: str) -> int:
+    """90 for sm_90a."""
+    return int("".join(c for c in arch if c.isdigit()))
+
+
 def c_name(dtype: DType) -> str:
     """The C++ type that stores one element. Raises KeyError for vector types."""
     return _C_NAMES[dtype.name]
@@ -443,11 +449,15 @@ def _with_needs(piece: Piece, found: dict[str, Piece]) -> None:
     found[piece.name] = piece
 
 
-def prelude(used: Iterable[Piece], capability: int) -> str:
-    """The text of the used pieces and all that they need, each once, in an order that compiles. Raises
-    KeyError.
+def prelude(used: Iterable[Piece], arch: str) -> str:
+    """The text of the used pieces and all that they need, each once, in an order that compiles.
+
+    Raises KeyError for what the architecture ('sm_90a') does not have.
     """
+    capability = capability_of(arch)
     ordered: dict[str, Piece] = {}
     for piece in sorted(used, key=lambda p: p.name):
         _with_needs(piece, ordered)
+        if piece.only and piece.only != arch:
+            raise KeyError(f"{piece.name} is of {piece.only} alone, not of {arch}")
     return "\n".join(piece.text(capability) for piece in ordered.values())

@@ -2,7 +2,7 @@
 steps, holding all steps in one asm block: the operand list of the accumulators is what they cost to compile.
 
 Sources: PTX ISA, "wgmma.mma_async", "Matrix descriptor", "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group".
+"wgmma.wait_group". Only sm_90a has them.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _INTO = {
     "e5m2": ("f32", "f16"), "s8": ("s32",), "u8": ("s32",),
 }  # fmt: skip
 _SWIZZLE = {0: 0, 128: 1, 64: 2, 32: 3}
+_ARCH = "sm_90a"
 _PIN_AT_MOST = 128
 """Operands of one pin; longer arrays take several."""
 
@@ -140,7 +141,7 @@ def wgmma_piece(p: Product) -> Piece:
         f"  {c}* D = ({c}*)d;{registers}\n  asm volatile(\n{body}"
         f'    : {outputs}\n    : {", ".join(inputs)} : "memory");\n}}'
     )
-    return Piece(name, ((SM90, text),))
+    return Piece(name, ((SM90, text),), only=_ARCH)
 
 
 def _advance(name: str, by: int) -> list[str]:
@@ -173,7 +174,7 @@ def pin_piece(letter: str, c: str, count: int) -> Piece:
 
 def _whole(name: str, instruction: str) -> Piece:
     text = f'DEVICE void {name}() {{ asm volatile("{instruction};" ::: "memory"); }}'
-    return Piece(name, ((SM90, text),))
+    return Piece(name, ((SM90, text),), only=_ARCH)
 
 
 _DESCRIPTOR = """
@@ -188,6 +189,6 @@ WGMMA_PIECES: Mapping[str, Piece] = MappingProxyType({
     "matrix_descriptor": Piece("matrix_descriptor", ((SM90, _DESCRIPTOR),), ("shared_address",)),
     "wgmma_fence": _whole("wgmma_fence", "wgmma.fence.sync.aligned"),
     "wgmma_commit": _whole("wgmma_commit", "wgmma.commit_group.sync.aligned"),
-    "wgmma_wait": Piece("wgmma_wait", ((SM90, _WAIT),)),
+    "wgmma_wait": Piece("wgmma_wait", ((SM90, _WAIT),), only=_ARCH),
 })  # fmt: skip
 """The pieces that do not depend on a shape, by name."""
