@@ -24,10 +24,11 @@ from tilebench.backends.cuda.accesses import (
 )
 from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.emit_moves import moving_lines
+from tilebench.backends.cuda.literals import LESS, TERNARY
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
 from tilebench.backends.cuda.prelude_atomics import atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
-from tilebench.backends.cuda.values import LESS, TERNARY, Values
+from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError, Loc, TargetError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Load, Var, int_value

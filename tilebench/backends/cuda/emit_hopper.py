@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilebench.backends.cuda.literals import TERNARY
 from tilebench.backends.cuda.prelude import NARROW_FLOATS
 from tilebench.backends.cuda.prelude_hopper import (
     HOPPER_PIECES,
@@ -21,7 +22,7 @@ from tilebench.backends.cuda.prelude_wgmma import (
     wgmma_piece,
     why_not,
 )
-from tilebench.backends.cuda.values import TERNARY, Values
+from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, int_value

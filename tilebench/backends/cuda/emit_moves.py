@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tilebench.backends.cuda.literals import OR, TERNARY
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name
 from tilebench.backends.cuda.prelude_mma import mma_piece
-from tilebench.backends.cuda.values import OR, TERNARY, Values
+from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError
 from tilebench.ir.thread import CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Mma, VectorCopy
 from tilebench.ir.tile import Stmt

@@ -9,12 +9,32 @@ as in NumPy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from tilebench.backends.cuda.calls import bits_call, call_text, moves_bits
+from tilebench.backends.cuda.literals import (
+    ADD,
+    AND,
+    BITAND,
+    BITOR,
+    BITXOR,
+    COMMA,
+    EQUAL,
+    LESS,
+    MUL,
+    OR,
+    POSTFIX,
+    SHIFT,
+    TERNARY,
+    UNARY,
+    Text,
+    at_least,
+    constant,
+    unsigned,
+)  # fmt: skip
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, storage_bits
-from tilebench.errors import InternalError, TargetError
+from tilebench.errors import InternalError
 from tilebench.ir.dtype import DType, float32, round_to
 from tilebench.ir.expr import (
     COMPARISONS,
@@ -33,69 +53,12 @@ from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.thread import Memory
 
-# Precedence of C++ operators; larger binds tighter.
-COMMA, TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, LESS, SHIFT, ADD, MUL, UNARY, POSTFIX = range(14)
-Text = tuple[str, int]
-
 _OPERATORS: dict[str, Text] = {
     "add": ("+", ADD), "sub": ("-", ADD), "mul": ("*", MUL), "div": ("/", MUL), "bitand": ("&", BITAND),
     "bitor": ("|", BITOR), "bitxor": ("^", BITXOR), "eq": ("==", EQUAL), "ne": ("!=", EQUAL),
     "lt": ("<", LESS), "le": ("<=", LESS), "gt": (">", LESS), "ge": (">=", LESS), "and": ("&&", AND),
     "or": ("||", OR),
 }  # fmt: skip
-_SAME_NAME = (
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh",
-    "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "round",
-    "trunc", "pow", "fmod", "atan2", "copysign", "hypot", "nextafter", "fma",
-)  # fmt: skip
-_LIBRARY = {name: name for name in _SAME_NAME} | {"nearbyint": "rint"}
-_FAST_BUILTIN = {
-    "exp": "__expf", "exp10": "__exp10f", "log": "__logf", "log2": "__log2f", "log10": "__log10f",
-    "sin": "__sinf", "cos": "__cosf", "tan": "__tanf", "pow": "__powf",
-}  # fmt: skip
-_FAST_PIECE = {
-    "rcp": "rcp_fast", "rsqrt": "rsqrt_fast", "sqrt": "sqrt_fast", "tanh": "tanh_fast",
-    "sigmoid": "sigmoid_fast",
-}  # fmt: skip
-_SHUFFLES = {
-    "shfl_xor": "__shfl_xor_sync",
-    "shfl_up": "__shfl_up_sync",
-    "shfl_down": "__shfl_down_sync",
-    "shfl": "__shfl_sync",
-}
-_VOTES = {"ballot": "__ballot_sync", "any_sync": "__any_sync", "all_sync": "__all_sync"}
-_BLOCK_VOTES = {
-    "syncthreads_and": "__syncthreads_and",
-    "syncthreads_or": "__syncthreads_or",
-    "syncthreads_count": "__syncthreads_count",
-}
-FULL_WARP = "0xffffffffu"
-
-
-def constant(value: int | float | bool, dtype: DType) -> Text:
-    """A literal of the computing type of `dtype` (float for narrow floats)."""
-    if dtype.kind == "bool":
-        return ("true" if value else "false"), POSTFIX
-    if dtype == "float64":
-        return _float_text(float(value), "", "__longlong_as_double(0x{:x}ll)", np.float64, np.uint64)
-    if dtype.is_float:
-        return _float_text(float(value), "f", "__uint_as_float(0x{:x}u)", np.float32, np.uint32)
-    number = int(value)
-    suffix = {"int64": "ll", "uint64": "ull", "uint32": "u"}.get(dtype.name, "")
-    if number == dtype.min and dtype.kind == "int" and dtype.bits >= 32:
-        return f"(-{-(number + 1)}{suffix} - 1)", POSTFIX
-    return f"{number}{suffix}", POSTFIX if number >= 0 else UNARY
-
-
-def _float_text(value: float, suffix: str, bits: str, kind: type[np.floating], raw: type[np.integer]) -> Text:
-    with np.errstate(all="ignore"):
-        exact = kind(value)
-    if not math.isfinite(float(exact)):
-        return bits.format(int(exact.view(raw))), POSTFIX
-    plain = 1e-4 <= abs(exact) < 1e7 or exact == 0
-    form = np.format_float_positional if plain else np.format_float_scientific
-    text = form(exact, unique=True, trim="0")
-    return text + suffix, UNARY if text.startswith("-") else POSTFIX
 
 
 class Values:
@@ -172,7 +135,7 @@ class Values:
 
     def text(self, e: Expr, rank: int = COMMA) -> str:
         """The value of `e` to calculate with, in parentheses where an operator of `rank` needs them."""
-        return _at_least(self.value(e), rank)
+        return at_least(self.value(e), rank)
 
     def stored(self, e: Expr) -> str:
         """`e` in the form that memory holds."""
@@ -190,8 +153,8 @@ class Values:
                 return f"{c}{{{storage_bits(float(e.value), dtype):#x}}}"
             case Select():
                 return f"({self.text(e.condition, OR)} ? {self.stored(e.then)} : {self.stored(e.orelse)})"
-            case Call() if e.name in _SHUFFLES or e.name == "reinterpret":
-                return self._bits_call(e)
+            case Call() if moves_bits(e):
+                return bits_call(self, e)
             case Cast():
                 return self._narrowed(e, c)
             case _:
@@ -216,8 +179,7 @@ class Values:
             return self._raw(e)
         if isinstance(e, Const):
             return constant(_rounded(e.value, e.dtype), e.dtype)
-        moved = isinstance(e, Call) and (e.name in _SHUFFLES or e.name == "reinterpret")
-        if moved or isinstance(e, Load | Var | Select) or not _is_exact(e):
+        if moves_bits(e) or isinstance(e, Load | Var | Select) or not _is_exact(e):
             if isinstance(e, Select):
                 return self._select(e)
             self.use(f"f32_{c_name(e.dtype)}")
@@ -234,7 +196,7 @@ class Values:
     def index_text(self, memory: Memory, index: Expr, rank: int = COMMA) -> str:
         """An element index; in 64 bits where the memory may have 2^31 elements or more."""
         if memory.space == "global" and index.dtype.bits < 64 and not self._is_small(memory):
-            return _at_least(self.wide(index), rank)
+            return at_least(self.wide(index), rank)
         return self.text(index, rank)
 
     def _is_small(self, memory: Memory) -> bool:
@@ -255,13 +217,13 @@ class Values:
                 return self.names[e], POSTFIX
             case Binary(op="add" | "sub" | "mul"):
                 symbol, rank = _OPERATORS[e.op]
-                left, right = _at_least(self.wide(e.left), rank), _at_least(self.wide(e.right), rank + 1)
+                left, right = at_least(self.wide(e.left), rank), at_least(self.wide(e.right), rank + 1)
                 small = [x for x in (e.left, e.right) if self._narrow_leaf(x)]
                 if len(small) == 2:
-                    left = f"(long long){_at_least(self.value(e.left), UNARY)}"
+                    left = f"(long long){at_least(self.value(e.left), UNARY)}"
                 return f"{left} {symbol} {right}", rank
             case Unary(op="neg"):
-                return f"-{_at_least(self.wide(e.value), UNARY)}", UNARY
+                return f"-{at_least(self.wide(e.value), UNARY)}", UNARY
             case _:
                 return f"(long long){self.text(e, UNARY)}", UNARY
 
@@ -291,7 +253,7 @@ class Values:
             case Binary():
                 return self._binary(e)
             case Call():
-                return self._call(e)
+                return call_text(self, e)
             case _:
                 raise InternalError("TB902", f"{type(e).__name__} has no CUDA C++ form", at=e.loc)
 
@@ -308,7 +270,7 @@ class Values:
             return f"!{self.text(e.value, UNARY)}", UNARY
         if e.op == "neg":
             if e.dtype.is_int and self.is_data(e):
-                return self._wrapped(e.dtype, f"0u - ({_unsigned(e.dtype)}){self.text(e.value, UNARY)}")
+                return self._wrapped(e.dtype, f"0u - ({unsigned(e.dtype)}){self.text(e.value, UNARY)}")
             text = self.text(e.value, UNARY)
             return ("-" + text if not text.startswith("-") else f"-({text})"), UNARY
         return self.narrow(e.dtype, f"~{self.text(e.value, UNARY)}", UNARY)
@@ -355,7 +317,7 @@ class Values:
             found = self.interval(e)
             limit = 1 << (dtype.bits - 1)
             if found is None or found[0] < -limit or found[1] >= limit:
-                u = _unsigned(dtype)
+                u = unsigned(dtype)
                 parts = (f"({u}){self.text(x, UNARY)}" for x in (e.left, e.right))
                 return self._wrapped(dtype, f" {symbol} ".join(parts))
         text = f"{self._operand(e.left, op, rank)} {symbol} {self._operand(e.right, op, rank + 1)}"
@@ -401,7 +363,7 @@ class Values:
             if e.op == "shl":
                 if e.dtype.kind == "int" and e.dtype.bits >= 32 and self.is_data(e):
                     return self._wrapped(
-                        e.dtype, f"({_unsigned(e.dtype)}){self.text(e.left, UNARY)} << {amount}"
+                        e.dtype, f"({unsigned(e.dtype)}){self.text(e.left, UNARY)} << {amount}"
                     )
                 return self.narrow(e.dtype, f"{self.text(e.left, UNARY)} << {amount}", SHIFT)
             return f"{self.text(e.left, UNARY)} >> {amount}", SHIFT
@@ -468,135 +430,6 @@ class Values:
             return self.narrow(to, text, UNARY)
         return f"({c_name(to)}){text}", UNARY
 
-    # ---------------------------------------------------------------- calls
-
-    def _call(self, e: Call) -> Text:
-        name = e.name
-        if name in _SHUFFLES or name == "reinterpret":
-            return self._bits_call(e), POSTFIX
-        if name in _VOTES:
-            vote = f"{_VOTES[name]}({FULL_WARP}, {self.text(e.args[0], TERNARY)})"
-            return (vote, POSTFIX) if name == "ballot" else (f"{vote} != 0", EQUAL)
-        if name in _BLOCK_VOTES:
-            vote = f"{_BLOCK_VOTES[name]}({self.text(e.args[0], TERNARY)})"
-            return (vote, POSTFIX) if name == "syncthreads_count" else (f"{vote} != 0", EQUAL)
-        special = _SPECIAL.get(name)
-        if special is not None:
-            return special(self, e)
-        if name not in _LIBRARY and name not in ("rcp", "sigmoid"):
-            raise TargetError(
-                "TB507",
-                f"the CUDA back end does not have {name}",
-                at=e.loc,
-                why="it is not in the table of intrinsics",
-                fix="write it with other functions",
-            )
-        return self._math(e)
-
-    def _math(self, e: Call) -> Text:
-        double = e.dtype == "float64"
-        arguments = ", ".join(self.text(a, TERNARY) for a in e.args)
-        if e.name == "exp2" and not double:
-            # as accurate as exp2f, which is the same instruction between two scalings; results below 2^-126
-            # are zero
-            self.use("exp2_fast")
-            return f"exp2_fast({arguments})", POSTFIX
-        if self.fast_math and not double:
-            if e.name in _FAST_BUILTIN:
-                return f"{_FAST_BUILTIN[e.name]}({arguments})", POSTFIX
-            if e.name in _FAST_PIECE:
-                self.use(_FAST_PIECE[e.name])
-                return f"{_FAST_PIECE[e.name]}({arguments})", POSTFIX
-        if e.name == "tanh" and not double:
-            self.use("tanh_f32")
-            return f"tanh_f32({arguments})", POSTFIX
-        if e.name == "rcp":
-            if double:
-                return f"1.0 / {self.text(e.args[0], UNARY)}", MUL
-            self.use("rcp")
-            return f"rcp({arguments})", POSTFIX
-        if e.name == "sigmoid":
-            self.use("sigmoid")
-            return f"sigmoid({arguments})", POSTFIX
-        return f"{_LIBRARY[e.name]}{'' if double else 'f'}({arguments})", POSTFIX
-
-    def _bits_call(self, e: Call) -> str:
-        """Shuffles and reinterpretations: they move bits, so narrow floats stay in stored form."""
-        if e.name == "reinterpret":
-            self.use("bit_cast")
-            self._use_type(e.dtype)
-            return f"bit_cast<{c_name(e.dtype)}>({_as_type(e.args[0].dtype, self.stored(e.args[0]))})"
-        lane = self.text(e.args[1], TERNARY)
-        name, x = _SHUFFLES[e.name], e.args[0]
-        if x.dtype.name in NARROW_FLOATS:
-            c = c_name(x.dtype)
-            self.use(c)
-            width = "unsigned short" if x.dtype.bits == 16 else "unsigned char"
-            return f"{c}{{({width}){name}({FULL_WARP}, (unsigned)({self.stored(x)}).x, {lane})}}"
-        if x.dtype.bits < 32:
-            return f"({c_name(x.dtype)}){name}({FULL_WARP}, (int){self.text(x, UNARY)}, {lane})"
-        return f"{name}({FULL_WARP}, {self.text(x, TERNARY)}, {lane})"
-
-    def _use_type(self, dtype: DType) -> None:
-        if dtype.name in NARROW_FLOATS:
-            self.use(c_name(dtype))
-
-
-def _as_type(dtype: DType, text: str) -> str:
-    return f"({c_name(dtype)})({text})" if dtype.bits < 32 and dtype.name not in NARROW_FLOATS else text
-
-
-def _absolute(values: Values, e: Call) -> Text:
-    text = values.text(e.args[0], TERNARY)
-    if e.dtype.is_float:
-        return f"fabs{'' if e.dtype == 'float64' else 'f'}({text})", POSTFIX
-    if e.dtype.kind != "int":
-        return values.value(e.args[0])
-    return values.narrow(e.dtype, f"{'ll' if e.dtype.bits == 64 else ''}abs({text})", POSTFIX)
-
-
-def _class_of(piece: str) -> Callable[[Values, Call], Text]:
-    def print_it(values: Values, e: Call) -> Text:
-        values.use(piece)
-        return f"{piece}({values.text(e.args[0], TERNARY)})", POSTFIX
-
-    return print_it
-
-
-def _count_bits(values: Values, e: Call) -> Text:
-    x = e.args[0]
-    bits = x.dtype.bits
-    word = _unsigned(x.dtype) if bits >= 32 else "unsigned char" if bits <= 8 else "unsigned short"
-    text = f"({word}){values.text(x, UNARY)}"
-    if e.name == "popcount":
-        return f"__popc{'ll' if bits == 64 else ''}({text})", POSTFIX
-    if bits == 64:
-        return f"__clzll((long long){text})", POSTFIX
-    return (f"__clz((int){text})", POSTFIX) if bits == 32 else (f"__clz((int){text}) - {32 - bits}", ADD)
-
-
-def _scale(values: Values, e: Call) -> Text:
-    x, n = values.text(e.args[0], TERNARY), values.text(e.args[1], UNARY)
-    return f"ldexp{'' if e.dtype == 'float64' else 'f'}({x}, (int){n})", POSTFIX
-
-
-_SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
-    "abs": _absolute,
-    "isnan": _class_of("is_nan"),
-    "isinf": _class_of("is_inf"),
-    "isfinite": _class_of("is_finite"),
-    "popcount": _count_bits,
-    "clz": _count_bits,
-    "activemask": lambda values, e: ("__activemask()", POSTFIX),
-    "ldexp": _scale,
-    "dp4a": lambda values, e: (f"__dp4a({', '.join(values.text(a, TERNARY) for a in e.args)})", POSTFIX),
-    "pow": lambda values, e: values.power(e.args[0], e.args[1], e.dtype),
-}  # fmt: skip
-
-
-def _unsigned(dtype: DType) -> str:
-    return "unsigned long long" if dtype.bits == 64 else "unsigned"
-
 
 def _has_exact_reciprocal(value: float) -> bool:
     return math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5 and 2.0**-100 < abs(value) < 2.0**100
@@ -619,7 +452,3 @@ def _is_exact(e: Expr) -> bool:
             return e.name in _EXACT_CALLS
         case _:
             return False
-
-
-def _at_least(text: Text, rank: int) -> str:
-    return f"({text[0]})" if text[1] < rank else text[0]
