@@ -128,6 +128,18 @@ def test_a_setting_wins_over_the_cells_own_assignment_and_leaves_it_alone() -> N
     assert namespace["N"] == 128
 
 
+def test_a_setting_wins_however_the_cell_assigns_it() -> None:
+    namespace: dict[str, Any] = {}
+    text = "N, DTYPE = 32, 'float32'\nif DTYPE:\n    N = N * 2\nM = N\n" + ADD.replace(
+        "Kernel(2", "Kernel(M // 32"
+    )
+    result = tilebench.run(text, target="interp", namespace=namespace, settings={"N": 96, "DTYPE": "float16"})
+    assert result.report.ok is True
+    assert result.kernel.params[0].value.static_shape == (96,)
+    assert result.kernel.params[0].value.dtype == "float16"
+    assert namespace["DTYPE"] == "float32"
+
+
 @pytest.mark.parametrize(
     ("name", "hint"), [("M", "names that can be set here: DTYPE, N"), ("NN", "did you mean N?"), ("X", "N")]
 )

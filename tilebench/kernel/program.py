@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from tilebench.errors import LaunchError, Source, SyntaxTileError
+from tilebench.errors import LaunchError, Source, SyntaxTileError, nearest
 from tilebench.ir.tile import Buffer
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.decorator import JitFunction, compile, jit
@@ -47,9 +47,15 @@ def define(
         first_line,
     )
     defined = parse_module(source, scope, lambda tree: overruled(tree, settings))
-    named = [defined[name]] if name in defined else []
-    found = (p for v in (*named, *reversed(defined.values())) if (p := as_program(v)) is not None)
-    program = next(found, None)
+    programs = {n: p for n, v in defined.items() if (p := as_program(v)) is not None}
+    if name and programs and name not in programs:
+        raise SyntaxTileError(
+            "TB110",
+            f"no tile program here is called {name}{nearest(name, programs)}",
+            why=f"there {'is' if len(programs) == 1 else 'are'} {', '.join(programs)}",
+            fix="name one of them; without a name the last is taken (--as NAME binds the kernel to a name)",
+        )
+    program = programs.get(name, next(reversed(programs.values()), None))
     if program is None:
         raise SyntaxTileError(
             "TB110",

@@ -96,8 +96,8 @@ class Progress:
 def on_terminal(state: State) -> None:
     """Rewrites one line on a terminal; elsewhere one line for the start and one for the end."""
     stream = sys.stderr
-    if stream.isatty():
-        stream.write("\r\x1b[K" + ("" if state.over else state.text))
+    if stream.isatty() or type(stream).__module__.startswith("ipykernel"):  # both understand "\r"
+        stream.write("\r\x1b[K" + (f"{state.label}: {state.seconds:.1f} s\n" if state.over else state.text))
     elif state.over:
         stream.write(f"{state.label}: {state.done} of {state.total} in {state.seconds:.1f} s\n")
     stream.flush()

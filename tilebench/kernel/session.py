@@ -39,6 +39,18 @@ class Result:
         """The tensors that the kernel wrote."""
         return [v for v, p in zip(self.values, self.kernel.params, strict=False) if p.role != "in"]
 
+    def __repr__(self) -> str:
+        from tilebench.views.summary import text
+
+        return text(self.report)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        from tilebench.config import current
+        from tilebench.views import Board
+
+        board: Any = Board(self.report, static=current().static)
+        return board._repr_mimebundle_(include, exclude)
+
 
 @dataclass(frozen=True)
 class _Facts:

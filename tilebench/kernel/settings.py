@@ -21,7 +21,7 @@ from tilebench.errors import LaunchError, nearest
 from tilebench.kernel.recall import names_in
 
 HOOK = "__tile_setting__"
-"""In the cell's text, as it is executed, `NAME = value` is `NAME = __tile_setting__('NAME', value)`."""
+"""Behind an assignment of NAME in the cell, when it is executed, stands `NAME = HOOK('NAME', NAME)`."""
 _CONST = re.compile(r"T\s*\.\s*const\(\s*[\"']([^\"']*)[\"']")
 _DEPTH = 4
 
@@ -48,22 +48,36 @@ def in_force(scope: dict[str, Any], settings: Mapping[str, Any]) -> Generator[No
 
 
 def overruled(tree: ast.Module, names: Sequence[str]) -> ast.Module:
-    """The module with the assignments of these names at its top level sent through HOOK, places kept."""
+    """The module with `NAME = HOOK('NAME', NAME)` behind each statement that assigns one of the names."""
+    if not names:
+        return tree
+    body: list[ast.stmt] = []
     for node in tree.body:
-        target = (
-            node.targets[0]
-            if isinstance(node, ast.Assign) and len(node.targets) == 1
-            else node.target
-            if isinstance(node, ast.AnnAssign)
-            else None
-        )
-        if isinstance(target, ast.Name) and target.id in names:
-            assert isinstance(node, ast.Assign | ast.AnnAssign), "it has a target"
-            if node.value is None:
-                continue
-            call = ast.Call(ast.Name(HOOK, ast.Load()), [ast.Constant(target.id), node.value], [])
-            node.value = ast.fix_missing_locations(ast.copy_location(call, node.value))
+        body.append(node)
+        for name in sorted(_assigned(node) & set(names)):
+            load: ast.expr = ast.Name(name, ast.Load())
+            call = ast.Call(ast.Name(HOOK, ast.Load()), [ast.Constant(name), load], [])
+            put = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], call), node)
+            body.append(ast.fix_missing_locations(put))
+    tree.body = body
     return tree
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    """Names that a statement assigns in its own scope."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set()
+    if isinstance(node, ast.AnnAssign) and node.value is None:
+        return set()
+    found = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    inner = {
+        n.id
+        for f in ast.walk(node)
+        if isinstance(f, ast.FunctionDef | ast.Lambda)
+        for n in ast.walk(f)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return found - inner
 
 
 def check_text(settings: Mapping[str, Any], text: str, scope: Mapping[str, Any]) -> None:

@@ -1,0 +1,91 @@
+"""Progress: nothing for what is quick, a line that says how far it is for what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilebench.kernel import progress
+from tilebench.kernel.progress import Progress, State, shown_by
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
+
+
+def test_what_is_quick_shows_nothing() -> None:
+    seen: list[State] = []
+    with shown_by(seen.append), Progress("quick", 2) as p:
+        p.advance()
+        p.advance()
+    assert seen == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_steps_are_shown_and_the_end_is_said() -> None:
+    seen: list[State] = []
+    with shown_by(seen.append), Progress("tuning", 3) as p:
+        for name in "abc":
+            p.say(f"BLOCK={name}")
+            p.advance()
+    assert [s.done for s in seen] == [0, 1, 1, 2, 2, 3]
+    assert seen[-1].over
+    assert "tuning  [" in seen[1].text
+    assert "1 of 3, about" in seen[1].text
+    assert "BLOCK=a" in seen[1].text
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_error_takes_the_line_away() -> None:
+    seen: list[State] = []
+
+    def fail() -> None:
+        with shown_by(seen.append), Progress("t", 2) as p:
+            p.advance()
+            raise ValueError("x")
+
+    with pytest.raises(ValueError, match="x"):
+        fail()
+    assert seen[-1].over
+
+
+@pytest.mark.usefixtures("impatient")
+def test_outside_of_a_terminal_one_line_is_written_at_the_end(capsys: Any) -> None:
+    with Progress("sweep", 2) as p:
+        p.advance()
+        p.advance()
+    assert capsys.readouterr().err.startswith("sweep: 2 of 2 in 0.")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_sweeps_and_tuning_say_how_far_they_are() -> None:
+    import tilebench
+    import tilebench.language as T
+    from tests.kernel.test_session import FACTORY
+
+    seen: list[State] = []
+    with shown_by(seen.append):
+        tilebench.sweep(FACTORY, {"BLOCK": [16, 32]}, target="interp", settings={"n": 64})
+    assert {s.label for s in seen} == {"sweep"}
+    assert "BLOCK=32" in seen[-2].text
+    assert {s.total for s in seen} == {2}
+    seen.clear()
+
+    @tilebench.autotune(configs=[{"B": 16}, {"B": 32}], rep=1, warmup=1)
+    @tilebench.jit(target="interp")
+    def copy(n: int = 64, B: int = 16) -> Any:
+        @T.prim_func
+        def body(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):  # type: ignore[valid-type]
+            with T.Kernel(n // B, threads=32) as bx:
+                for i in T.Parallel(B):
+                    Y[bx * B + i] = X[bx * B + i]
+
+        return body
+
+    with shown_by(seen.append):
+        copy()
+    assert {s.label for s in seen} == {"tuning copy"}
+    assert seen[-1].done == 2
