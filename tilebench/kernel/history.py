@@ -22,8 +22,10 @@ def continued(report: Report, before: Report | None) -> Report:
     if before.roofline is not None and report.roofline is not None:
         earlier = [p for p in before.roofline.points if before.roofline.device == report.roofline.device]
         own = {p.id for p in report.roofline.points if p.id}
-        kept = [p for p in earlier if not p.id or p.id not in own][-REMEMBERED:]
-        made = replace(made, roofline=replace(report.roofline, points=(*kept, *report.roofline.points)))
+        while earlier and earlier[-1].id in own:
+            earlier.pop()
+        points = (*earlier[-REMEMBERED:], *report.roofline.points)
+        made = replace(made, roofline=replace(report.roofline, points=points))
     if before.id != report.id:
         from tilebench.views.differences import compare
 
