@@ -29,7 +29,7 @@ from tilebench.backends.emulator.barriers import StopBlock, Waiting
 from tilebench.backends.emulator.bulk import CHUNK
 from tilebench.backends.emulator.findings import line
 from tilebench.backends.emulator.flights import Flight
-from tilebench.ir.dtype import decode
+from tilebench.ir.dtype import DType, decode
 
 if TYPE_CHECKING:
     from tilebench.backends.emulator.memory import Site
@@ -259,13 +259,14 @@ class WgmmaSite:
         found = block.view(CHUNK).take(plan.chunks + base)
         if block.machine.checks:
             self._observe(rs, w, site, plan, base, low, high, group)
-        values = self._values(found.view(site.storage))
+        kind = self.stmt.b.dtype if site is self.b_site else self.dtype
+        values = self._values(found.view(site.storage), kind)
         return values.T if descriptor.transposed else values
 
-    def _values(self, stored: np.ndarray) -> np.ndarray:
+    def _values(self, stored: np.ndarray, kind: DType) -> np.ndarray:
         if self.half:
             return _halves().take(stored.view(np.uint16))
-        out = decode(stored, self.dtype).astype(self.wide, copy=False)
+        out = decode(stored, kind).astype(self.wide, copy=False)
         if self.truncate:  # the tensor core ignores the low 13 bits of a tf32 operand
             out = (out.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
         return out
