@@ -589,7 +589,7 @@ def chained(dtype: DType = float16) -> Program:
             (0, 1024, 2048, 3072), Descriptor(64 * 128, 1024, 128, transposed=True), as_expr(True),
         ),
         WgmmaCommit(),
-        WgmmaWait(0, (acc,)),
+        WgmmaWait(0, (acc, weights)),
         Barrier(),
     )  # fmt: skip
     body = seq(
