@@ -9,6 +9,7 @@ import pytest
 
 from tests.backends import hopper_programs
 from tests.emulator.build import zeros
+from tests.emulator.hopper_build import HopperBuild
 from tests.emulator.hopper_kernels import attention, gemm
 from tilebench.backends.emulator import run_program
 from tilebench.backends.emulator.compile import compile_program
@@ -83,11 +84,56 @@ def test_attention_in_every_order() -> None:
         assert np.abs(o.reshape(128, 128) - expected).max() <= 2.5 * 2.0**-11 * np.abs(v).max()
 
 
+def test_phases_that_registers_carry_across_tiles() -> None:
+    """A persistent block: stage and parity are registers, a tile has three steps, a ring two stages."""
+    h = HopperBuild(256)
+    a, c = h.tensor("A", 15 * 128, "int32"), h.tensor("C", 5 * 128, "int32", "out")
+    full, empty = h.barriers("full", 2), h.barriers("empty", 2)
+    s, tensor = h.tile("s", 256, "int32"), h.map(a, (128, 15), (128, 1))
+    stage, parity, total = (
+        h.regs("stage", 1, "int32"),
+        h.regs("parity", 1, "int32"),
+        h.regs("total", 1, "int32"),
+    )
+    h.ready((full, 2, 1), (empty, 2, 128))
+    h.end_prologue()
+
+    def advance() -> None:
+        h.store(parity, 0, h.load(parity, 0) ^ h.load(stage, 0))
+        h.store(stage, 0, 1 - h.load(stage, 0))
+
+    with h.first():
+        h.store(stage, 0, 0)
+        h.store(parity, 0, 1)
+        with h.loop(5) as tile, h.loop(3) as k:
+            h.await_(empty, h.load(parity, 0), h.load(stage, 0))
+            h.expect(full, 512, h.load(stage, 0))
+            h.bulk_load(s, h.load(stage, 0) * 128, tensor, (0, tile * 3 + k), full, h.load(stage, 0))
+            advance()
+    h.end_role("producer", 0, 128)
+    h.store(stage, 0, 0)
+    h.store(parity, 0, 0)
+    with h.loop(5) as tile:
+        h.store(total, 0, 0)
+        with h.loop(3):
+            h.await_(full, h.load(parity, 0), h.load(stage, 0))
+            h.store(total, 0, h.load(total, 0) + h.load(s, h.load(stage, 0) * 128 + (255 - h.tx)))
+            h.arrive(empty, h.load(stage, 0))
+            advance()
+        h.store(c, tile * 128 + (255 - h.tx), h.load(total, 0))
+    h.end_role("consumer", 128, 128)
+    x = np.arange(15 * 128, dtype=np.int32)
+    for order in ORDERS:
+        y = zeros(5 * 128, "int32")
+        assert h.run(x, y, schedule=order).findings == ()
+        assert (y.reshape(5, 128) == x.reshape(5, 3, 128).sum(axis=1)).all()
+
+
 def test_what_a_block_costs() -> None:
     """Bars: a GEMM block of K = 1024 in 0.3 s, an attention block of 8 steps in 0.5 s, with all checks on."""
     cases = {
         "gemm block 128x256, K=1024": (gemm(1024), [128 * 1024, 256 * 1024, -(128 * 256)], 300),
-        "attention block, 8 steps of 128": (
+        "attention block, 8 steps": (
             attention(8),
             [128 * 128, 1024 * 128, 1024 * 128, -(128 * 128)],
             500,
@@ -95,20 +141,20 @@ def test_what_a_block_costs() -> None:
     }
     for name, (build, sizes, bar) in cases.items():
         program = build.program()
-        start = time.perf_counter()
+        start = time.process_time()
         compiled = [compile_program(program, checks) for checks in (True, False)]
-        made = (time.perf_counter() - start) / 2
+        made = (time.process_time() - start) / 2
         arrays = [zeros(abs(n), p.value.dtype.name) for n, p in zip(sizes, program.params, strict=True)]
         times: list[float] = []
         for checks, code in zip((True, False), compiled, strict=True):
             best = 9.9
             for _ in range(3):
-                start = time.perf_counter()
+                start = time.process_time()
                 assert run_program(program, arrays, {}, checks=checks, compiled=code).first_error is None
-                best = min(best, time.perf_counter() - start)
+                best = min(best, time.process_time() - start)
             times.append(best)
         print(
-            f"\n{name}: {times[0] * 1e3:.0f} ms with all checks, {times[1] * 1e3:.0f} ms without (bar {bar}); "
-            f"translated in {made * 1e3:.0f} ms"
+            f"\n{name}: {times[0] * 1e3:.0f} CPU ms checked, {times[1] * 1e3:.0f} without (bar {bar}); "
+            f"translated in {made * 1e3:.0f}"
         )
-        assert times[0] * 1e3 < bar * 4, "four times the bar: something is broken, not merely busy"
+        assert times[0] * 1e3 < bar * 2, "twice the bar: something is broken, not merely busy"

@@ -17,9 +17,13 @@ are in float32, as the tensor core's products are exact there.
 the arrays of the call as flat memory (element 0 is the tensor's first element). Every access has bounds.
 Register arrays are [count, threads].
 
-*Time* (`barriers.py`, `schedule.py`). A role yields at a barrier that is not open yet; roles and blocks take
-turns forward, in reverse or shuffled by a seed. `cp.async` (`async_copies.py`) reads at once and writes when
-its thread waits for it.
+*Time* (`barriers.py`, `mbarriers.py`, `schedule.py`). A role yields at a barrier or a phase that is not open
+yet; roles and blocks take turns forward, in reverse or shuffled by a seed. The prologue is a role of all
+threads that runs first. `cp.async` (`async_copies.py`) reads at once and writes when its thread waits for it.
+
+*Hopper* (`async_statements.py` writes the calls). Bulk copies (`bulk.py`) and products (`warpgroup.py`) take
+effect at once and are under way, to the checks, until who uses what they made has waited for them. Operands
+of products are found through their descriptors alone, byte by byte as the PTX ISA says.
 
 *Checks* (`race.py`) do not depend on the order of running. Each granule of shared memory (the greatest common
 width of the accesses to it, 1 to 16 bytes) remembers who wrote it last, who read it, and in which segment of
@@ -30,14 +34,21 @@ even when this run gave the right values:
     barrier of warps 0 and 1              warps 0 and 1: everything up to segment 1 is over
     thread 40 reads s[7] at line 6        segment 1 of warp 0 is over: in order
 
-Without the barrier it would be a race, reported with both lines and both threads.
+Without the barrier it would be a race, reported with both lines and both threads. Bulk copies and products
+are columns of the same clock (`order.py`): an mbarrier carries the order of its arrivals and of the bytes
+that came in the phase, a wait for a group that of its copies or products. So these are found in any order of
+running: a stage read before the wait for it, or given back before it was read; what threads wrote and the
+async proxy reads without `fence.proxy.async`; registers of products that are under way, or not fenced
+(`flights.py`).
 
 Global memory is checked between blocks in the same way (blocks are never in order). Reads of shared memory
 and registers that nobody wrote, outputs with elements that nobody wrote, barriers that not all threads reach,
-part-warp mma/ldmatrix/shuffles, misaligned vectors, divisions by zero and failed assertions are findings too.
+part-warp mma/ldmatrix/shuffles, misaligned vectors, divisions by zero and failed assertions are findings too;
+so are mbarriers used against their protocol, and registers that `setmaxnreg` cannot have.
 *Counts* (`counts.py`): bank conflicts and sectors from real addresses, instructions by kind.
 
-Not modelled: time in cycles, caches, the order of float atomics on a real device. The two sides of a branch
+Not modelled: time in cycles, caches, the order of float atomics on a real device, clusters, and the accuracy
+of sums within a product (float32 here). The two sides of a branch
 run one after the other, so warps of one role cannot meet at a named barrier from different sides (roles can).
 """
 

@@ -41,6 +41,11 @@ class Waiting(Protocol):
         """The way out of a deadlock."""
         ...
 
+    @property
+    def hopeless(self) -> bool:
+        """What is missing cannot come, whatever the other roles do: the cause of a deadlock."""
+        ...
+
     def explain(self) -> str:
         """What is missing: how "role 'all' ..." goes on."""
         ...
@@ -57,6 +62,7 @@ class Meeting:
     predicates: list[np.ndarray] = field(default_factory=list[np.ndarray])
     arrived: int = 0
     open: bool = False
+    hopeless: bool = False
 
     @property
     def hint(self) -> str:
@@ -143,7 +149,7 @@ def report_deadlock(block: Block, waiting: Sequence[tuple[Role, Waiting]], over:
     others = [at for _, what in waiting if not isinstance(what, Meeting) for at in what.places[1:]]
     _stop(
         block, "deadlock", "deadlock: " + "; ".join(parts), tuple(dict.fromkeys((*places, *others))),
-        waiting[0][1].hint,
+        next((what.hint for _, what in waiting if what.hopeless), waiting[0][1].hint),
     )  # fmt: skip
 
 

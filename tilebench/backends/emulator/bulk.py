@@ -137,11 +137,9 @@ class BulkSite:
                 data = np.zeros(self.box[::-1], dtype=view.array.dtype)
                 if where is not None:
                     data[inside] = view.array[where]
-                block.view(CHUNK)[chunks_of(start, self.bytes // 16, self.tensor.swizzle)] = data.reshape(
-                    -1
-                ).view(CHUNK)
+                chunks = chunks_of(start, self.bytes // 16, self.tensor.swizzle)
+                block.view(CHUNK)[chunks] = data.reshape(-1).view(CHUNK)
                 if block.machine.recorder is not None:
-                    chunks = chunks_of(start, self.bytes // 16, self.tensor.swizzle)
                     block.machine.recorder.landed(self.inside.place, chunks)
                 if block.machine.checks:
                     self._observe_load(block, thread, start, b.column, b.phase + 1, view, box)

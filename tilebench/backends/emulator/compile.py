@@ -94,13 +94,17 @@ def _parts(program: Program) -> tuple[RoleSpec, ...]:
     return (RoleSpec("prologue", 0, program.threads, program.prologue), *program.roles)
 
 
-def _columns(program: Program, shared: tuple[Memory, ...]) -> Columns:
+def _columns(program: Program) -> Columns:
     """Columns of the clock: what the program runs beside its threads."""
     warps = -(-program.threads // 32)
     products, stores, used = set[int](), set[int](), set[type]()
-    barriers: dict[Memory, int] = {}
+    memories: dict[Memory, None] = {}
     for role in _parts(program):
-        kinds = {type(node) for node in walk(role.body)}
+        nodes = list(walk(role.body))
+        kinds = {type(node) for node in nodes}
+        memories |= dict.fromkeys(
+            m for node in nodes if isinstance(m := getattr(node, "barrier", None), Memory)
+        )
         used |= kinds
         first, end = role.first_thread // 32, (role.first_thread + role.threads + 31) // 32
         if Wgmma in kinds:
@@ -112,10 +116,10 @@ def _columns(program: Program, shared: tuple[Memory, ...]) -> Columns:
     groups = {g: warps + i for i, g in enumerate(sorted(products))}
     writers = {w: warps + len(groups) + i for i, w in enumerate(sorted(stores))}
     end = warps + len(groups) + len(writers)
-    for memory in shared:
-        if memory.dtype == "uint64":
-            barriers[memory] = end
-            end += memory.static_shape[0]
+    barriers: dict[Memory, int] = {}
+    for memory in memories:
+        barriers[memory] = end
+        end += memory.static_shape[0]
     return Columns(warps, groups, writers, barriers, end, end + warps)
 
 
@@ -147,7 +151,7 @@ def compile_program(program: Program, checks: bool, recording: bool = False) -> 
     slots = {memory: i for i, memory in enumerate(program.globals.values())}
     for memory, slot in slots.items():
         places[memory] = Place(memory, slot)
-    columns, suppliers = _columns(program, tuple(shared)), _suppliers(program)
+    columns, suppliers = _columns(program), _suppliers(program)
     sites: list[Site] = []
     counted: list[tuple[str, int]] = []
     made: dict[tuple[int, int], tuple[Callable[..., RoleFunction], str]] = {}

@@ -45,7 +45,7 @@ class Flight:
         self.role, self.memory = role, memory
         self.busy: list[_Product] = []
         self.touched = np.zeros(memory.static_shape[0], dtype=np.int8)
-        self.where: list[Loc | None] = [None] * memory.static_shape[0]
+        self.where: Any = np.full(memory.static_shape[0], None, dtype=object)  # Loc
 
     # -------------------------------------------------------------- threads
 
@@ -70,8 +70,7 @@ class Flight:
             self.touched[rows] = WRITTEN
         else:
             self.touched[rows] = np.maximum(self.touched[rows], READ)
-        for row in range(low, high) if isinstance(rows, slice) else rows.tolist():
-            self.where[row] = at
+        self.where[rows] = at
 
     def _collide(self, low: int, high: int, rows: Any, at: Loc | None, *, write: bool) -> None:
         for product in self.busy:

@@ -100,6 +100,11 @@ class PhaseWait:
         return self.barrier.passes(self.parity)
 
     @property
+    def hopeless(self) -> bool:
+        """All arrivals are there, and bytes are missing."""
+        return self.barrier.missing > 0 and not self.barrier.pending
+
+    @property
     def places(self) -> tuple[Loc | None, ...]:
         """The wait, and the statements that could end it."""
         return (self.site.at, *(at for at, _ in self.site.suppliers))
@@ -124,7 +129,7 @@ class PhaseWait:
     @property
     def hint(self) -> str:
         """The way out."""
-        if self.barrier.missing > 0 and not self.barrier.pending:
+        if self.hopeless:
             return "expect as many bytes as the copies that report to this phase bring"
         return "check the parity, the arrivals that the barrier counts, and that each stage is given back"
 

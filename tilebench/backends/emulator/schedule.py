@@ -88,7 +88,7 @@ def run_program(
             )
         arrays[param.value] = array
     compiled = compiled or compile_program(program, checks)
-    grid = grid or tuple(_extent(e, values) for e in program.grid)
+    grid = program.launched(grid) if grid else tuple(_extent(e, values) for e in program.grid)
     total = int(np.prod(grid, dtype=np.int64))
     chosen = list(range(total)) if blocks is None else [_number(b, grid) for b in blocks]
     findings = Findings()

@@ -384,6 +384,11 @@ class RegisterWait:
         return self.pool.free >= self.need
 
     @property
+    def hopeless(self) -> bool:
+        """Others may still give some."""
+        return False
+
+    @property
     def places(self) -> tuple[Loc | None, ...]:
         """The setmaxnreg."""
         return (self.at,)
