@@ -13,10 +13,12 @@ pytest.importorskip("llvmlite")
 from tests.backends.cpu_running import run_native
 from tests.backends.running import integers, run
 from tilebench import config
+from tilebench.backends.cpu import host as machine
 from tilebench.backends.cpu.emit import Emitted, emit
 from tilebench.backends.cpu.gemm import panels
 from tilebench.backends.cpu.packs import SHARED_BYTES, Pack, Side, packable, table
 from tilebench.backends.cpu.shared import plan
+from tilebench.ir.dtype import encode, parse_dtype
 from tilebench.ir.tile import Kernel
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear
@@ -24,6 +26,7 @@ from tilebench.ops.examples import Draft
 from tilebench.ops.gemm import gemm
 from tilebench.passes.check import check
 from tilebench.targets import parse
+from tilebench.targets.cpu import VectorIsa
 
 RNG = np.random.default_rng(6)
 
@@ -172,3 +175,40 @@ def test_a_pack_says_what_its_tiles_take() -> None:
     # 32 rows and K = 256 in f32, and room for the last store of a row.
     assert (a.bytes, b.bytes) == (32 * 256 * 4 + 64, 32 * 256 * 4 + 64)
     assert a.units == b.units[::-1] == (32, 256)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "scalar"])
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int8"])
+def test_code_for_vectors_of_other_machines_is_right_here_too(
+    isa: VectorIsa, transposed: tuple[bool, bool], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM splits the vectors that this machine does not have. Tails in M, N and K, several chunks of K."""
+    own = machine.host()
+    fake = replace(own, facts=replace(own.facts, isa=isa))
+    monkeypatch.setattr(machine, "host", lambda: fake)
+    ta, tb = transposed
+    m, n, k, bm, bn, bk = 75, 100, 300, 30, 36, 32
+    wide = {"int8": "int32", "float64": "float64"}.get(dtype, "float32")
+    d = Draft("any", (3, 3), threads=32)
+    a = d.tensor("A", (k, m) if ta else (m, k), dtype)
+    b = d.tensor("B", (n, k) if tb else (k, n), dtype)
+    c = d.tensor("C", (m, n), wide, "out")
+    bx, by = d.blocks
+    a_s = d.shared("A_s", (bk, bm) if ta else (bm, bk), dtype)
+    b_s = d.shared("B_s", (bn, bk) if tb else (bk, bn), dtype)
+    acc = d.fragment("acc", (bm, bn), wide)
+    d.add(clear(acc))
+    with d.pipelined(-(-k // bk)) as ko:
+        d.add(copy(a[ko * bk, by * bm] if ta else a[by * bm, ko * bk], a_s))
+        d.add(copy(b[bx * bn, ko * bk] if tb else b[ko * bk, bx * bn], b_s))
+        d.add(gemm(a_s, b_s, acc, ta, tb))
+    d.add(copy(acc, c[by * bm, bx * bn]))
+    kernel = d.kernel()
+    sizes = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n))
+    x, y = (encode(integers(RNG, *s, dtype=np.float64), parse_dtype(dtype)) for s in sizes)
+    first, second = np.zeros((m, n), wide), np.zeros((m, n), wide)
+    run(kernel, x, y, first)
+    built = run_native(kernel, x, y, second)
+    assert len(built.emitted.packs) == 2
+    assert np.array_equal(first, second)
