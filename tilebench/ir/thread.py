@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tilebench.ir.dtype import DType
-from tilebench.ir.expr import Expr, Var, const
+from tilebench.ir.expr import Expr, Var, const, int_value
 from tilebench.ir.tile import Buffer, Param, Stmt
 
 if TYPE_CHECKING:
@@ -205,3 +205,9 @@ class Program:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prologue: Stmt | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
+
+    def launched(self, grid: tuple[int, ...]) -> tuple[int, ...]:
+        """The grid to launch for a kernel whose own grid is `grid`: fewer, persistent blocks, or the same."""
+        if not self.facts.get("persistent"):
+            return grid
+        return tuple(int_value(n) or 1 for n in self.grid)

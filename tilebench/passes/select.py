@@ -21,6 +21,7 @@ from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.passes import persistent
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
@@ -31,11 +32,13 @@ ASYNCHRONOUS = "cp.async"
 def select(typed: Typed) -> Selected:
     """Choose. Raises TargetError TB520 when no instruction of the target can carry out an op."""
     chosen = _select(typed)
-    if chosen.specialised:
-        kernel = with_staged_results(chosen)
-        if kernel is not chosen.kernel:
-            return _select(replace(typed, kernel=kernel))
-    return chosen
+    if not chosen.specialised:
+        return chosen
+    going_round = persistent.wanted(chosen)
+    kernel = with_staged_results(chosen, going_round)
+    if going_round:
+        kernel = persistent.with_persistent_blocks(replace(chosen, typed=replace(typed, kernel=kernel)))
+    return chosen if kernel is typed.kernel else _select(replace(typed, kernel=kernel))
 
 
 def _select(typed: Typed) -> Selected:

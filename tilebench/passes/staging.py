@@ -2,7 +2,8 @@
 
 A thread of a warpgroup product holds two neighbours of a row: 4 bytes of float16, an eighth of a sector.
 Through a swizzled tile whole lines leave, outside of the registers and clipped by hardware. The tile costs
-nothing: the rings are empty by then, and their bytes are free.
+nothing: the rings are empty by then, and their bytes are free. Kernels with several products do without:
+there the warpgroups run out of step, and meeting costs more than it gains (attention, H200: 3 %).
 """
 
 from __future__ import annotations
@@ -29,25 +30,31 @@ from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE, offers
 from tilebench.ops.gemm import Gemm
-from tilebench.ops.regions import squeezed
 from tilebench.passes.stages import Selected
 
+PANEL = 128
+"""Bytes of a row in a panel: the widest swizzle."""
 NO_STAGING = "TB_DISABLE_RESULT_STAGING"
 """Pass config: accumulators are stored straight from registers."""
 
 
-def with_staged_results(selected: Selected) -> Kernel:
-    """The kernel with its accumulators stored through shared tiles; itself when there is nothing to do."""
+def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
+    """The kernel with its accumulators stored through shared tiles; itself when there is nothing to do.
+
+    going_round: the blocks are persistent, so that the rings stay busy: a result then leaves panel by panel
+    through two small tiles.
+    """
     kernel = selected.kernel
-    if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False):
+    products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
+    if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or len(products) != 1:
         return kernel
-    room = _ring_bytes(selected)
-    products = {n.c.buffer for n in walk(kernel.body) if isinstance(n, Gemm)}
+    result = products[0].c.buffer
+    room = 2 * PANEL * products[0].mnk[0] if going_round else ring_bytes(selected)
     tiles: list[Buffer] = []
 
     def visit(s: Stmt) -> Stmt:
-        if isinstance(s, Copy) and s.source.buffer in products and s not in selected.typed.per_thread:
-            return _staged(s, selected, room, tiles)
+        if isinstance(s, Copy) and s.source.buffer is result and s not in selected.typed.per_thread:
+            return _staged(s, selected, room, going_round, tiles)
         if isinstance(s, TileOp | Parallel | For | Pipelined | While):
             return s
         return rebuild(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
@@ -58,34 +65,49 @@ def with_staged_results(selected: Selected) -> Kernel:
     return replace(kernel, body=body, buffers=(*kernel.buffers, *tiles))
 
 
-def _staged(s: Copy, selected: Selected, room: int, tiles: list[Buffer]) -> Stmt:
-    source, destination = s.source, s.destination
-    shape = squeezed(source.shape)
-    size = prod(shape) * destination.dtype.bytes
-    if destination.buffer.scope != "global" or len(shape) != 2 or size + sum(_bytes(t) for t in tiles) > room:
+def _staged(s: Copy, selected: Selected, room: int, in_panels: bool, tiles: list[Buffer]) -> Stmt:
+    source, destination = s.source, _matching(s.destination)
+    size = destination.dtype.bytes
+    if destination.buffer.scope != "global" or len(source.shape) != 2 or destination.shape != source.shape:
         return s
-    name = f"{source.buffer.name}_tile"
-    tile = Buffer(name, tuple(const(n) for n in shape), destination.dtype, "shared", loc=source.buffer.loc)
-    out = Copy(
-        whole(tile), _matching(destination, shape), disable_tma=s.disable_tma, prefer=s.prefer, loc=s.loc
+    rows, columns = source.shape
+    width = PANEL // size if in_panels and columns % (PANEL // size) == 0 else columns
+    count = min(2, columns // width)
+    if rows * width * size * count + sum(_bytes(t) for t in tiles) > room or not source.is_whole:
+        return s
+    name, extents = f"{source.buffer.name}_tile", (const(rows), const(width))
+    fresh = [Buffer(name, extents, destination.dtype, "shared", loc=s.loc) for _ in range(count)]
+    parts: list[Stmt] = []
+    for p in range(columns // width):
+        tile = whole(fresh[p % count])
+        there = _columns(destination, p * width, width)
+        out = Copy(tile, there, disable_tma=s.disable_tma, prefer=s.prefer, loc=s.loc)
+        if not any(o.legal and o.instruction.name == STORE for o in offers(out, selected.typed.target)):
+            return s
+        parts += [Copy(_columns(source, p * width, width), tile, loc=s.loc), out]
+    tiles += fresh
+    return seq(*parts)
+
+
+def _columns(region: Region, start: int, width: int) -> Region:
+    """Some of the last dimension of a region."""
+    return replace(
+        region,
+        offsets=(*region.offsets[:-1], region.offsets[-1] + start),
+        extents=(*region.extents[:-1], width),
     )
-    if not any(o.legal and o.instruction.name == STORE for o in offers(out, selected.typed.target)):
-        return s
-    tiles.append(tile)
-    return seq(Copy(source, whole(tile), loc=s.loc), out)
 
 
-def _matching(region: Region, shape: tuple[int, ...]) -> Region:
+def _matching(region: Region) -> Region:
     """The destination, its unit dimensions dropped."""
-    unit = frozenset(d for d, e in enumerate(region.extents) if e == 1)
-    return replace(region, dropped=unit) if len(unit) == len(region.extents) - len(shape) else region
+    return replace(region, dropped=frozenset(d for d, e in enumerate(region.extents) if e == 1))
 
 
 def _bytes(buffer: Buffer) -> int:
     return prod(buffer.static_shape) * buffer.dtype.bytes
 
 
-def _ring_bytes(selected: Selected) -> int:
+def ring_bytes(selected: Selected) -> int:
     """Shared memory of the rings of pipelined loops: free when the loops are over."""
     total = 0
     for loop in walk(selected.kernel.body):

@@ -262,3 +262,8 @@ def find_device(name: str) -> Device | None:
         if wanted in {n.casefold() for n in (device.name, *device.driver_names)}:
             return device
     return None
+
+
+def multiprocessors(arch: str) -> int:
+    """Multiprocessors of the largest product of an architecture (132 when none is known)."""
+    return max((d.sm_count for d in DEVICES if d.arch == arch), default=132)

@@ -206,6 +206,7 @@ class CudaExecutable:
         values.extend(symbols[s] for s in self._extra)
         workspaces = self._allocate(gpu, kernel.device, symbols, stream) if self._workspaces else []
         program, pack = self.program, self._pack
+        grid = program.launched(grid)
         try:
             values += workspaces
             maps = b"" if self._maps is None else self._maps.encoded(gpu, kernel.device, values)

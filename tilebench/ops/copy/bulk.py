@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilebench.ir.expr import Expr, binary, const, int_value, is_const
-from tilebench.ir.hopper import BulkCommit, BulkStore, BulkWait
+from tilebench.ir.hopper import BulkCommit, BulkStore
 from tilebench.ir.tile import Buffer, Region
 from tilebench.layouts import SharedLayout, row_major, swizzled
 from tilebench.ops.base import Instruction, Offer, ThreadBuilder
@@ -81,7 +81,7 @@ def _against_store(op: Copy) -> str:
 
 
 def lower_store(op: Copy, b: ThreadBuilder) -> None:
-    """Thread code: one thread starts the copies and waits until they have read the tile."""
+    """Thread code: one thread starts the copies; at the next barrier it waits for them to have read."""
     memory, layout, version = b.shared(op.source.buffer)
     with b.when(binary("eq", b.thread, const(0))):
         for box in boxes(op.destination, op.source, layout):
@@ -89,7 +89,6 @@ def lower_store(op: Copy, b: ThreadBuilder) -> None:
             map_ = b.tensor_map(op.destination.buffer, layout, box.sizes)
             b.emit(BulkStore(map_, at, memory, version + box.start))
         b.emit(BulkCommit())
-        b.emit(BulkWait(0, True))
 
 
 def _against_source(source: Region) -> str:

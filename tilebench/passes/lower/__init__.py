@@ -67,6 +67,7 @@ def _handed_over(stage: Synchronised, b: Builder) -> tuple[Stmt, tuple[Role, ...
         b.emit(SetMaxRegisters(registers[specs.roles[0].name], True))
     start_counting(b, channels)
     lower_stmt(b, stage.body)
+    b.finish_stores()
     producer = Builder(stage, beside=b)
     for s in permuted:
         producer.emit(s)

@@ -34,7 +34,7 @@ from tilebench.ir.expr import (
     select,
     to_bool,
 )  # fmt: skip
-from tilebench.ir.hopper import FenceProxyAsync, TensorMap
+from tilebench.ir.hopper import BulkWait, FenceProxyAsync, TensorMap
 from tilebench.ir.rewrite import rebuild, seq, variables, walk
 from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
 from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
@@ -81,6 +81,8 @@ class Builder:
         self.specialised = placed.partitioned.specialised
         self.fences = fences_needed(stage)
         """Whether threads write shared memory that products or bulk stores read."""
+        chosen = placed.partitioned.selected.instructions.values()
+        self.stores = any(i.name == "bulk.store" for i in chosen)
         self.ranges: dict[Var, Interval] = {}
         self.divisors: dict[Var, int] = {}
         self.names: dict[Var, Expr] = {}
@@ -198,9 +200,16 @@ class Builder:
 
     def meet(self, because: str) -> None:
         """A barrier of the threads that the program has; a producer takes no part in it."""
+        self.finish_stores()
         if self.fences:
             self.emit(FenceProxyAsync())
         self.emit(Barrier(CONSUMERS, self.threads, because) if self.specialised else Barrier(because=because))
+
+    def finish_stores(self) -> None:
+        """Bulk stores have read their tiles: what is behind the next barrier may write there."""
+        if self.stores:
+            with self.when(binary("eq", self.thread, const(0))):
+                self.emit(BulkWait(0, True))
 
     def shared_memories(self) -> dict[Buffer, Memory]:
         """Shared memory made so far, by buffer."""
