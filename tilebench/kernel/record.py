@@ -175,6 +175,11 @@ def record(
 
         prepared = prepare(kernel, list(values) or None, {}, "interp" if level == "tile" else "emu", seed)
         kernel, full = prepared.kernel, list(prepared.values)
+    if target is not None and parse(target).arch != kernel.target.arch:
+        kernel, report = (
+            Kernel(kernel.prim, parse(target), config=kernel.config),
+            None,
+        )  # layouts are the target's
     trace = trace_of(
         kernel, full, block=block, buffers=buffers, level=level, reference=reference, rtol=rtol, atol=atol,
         limit_bytes=limit_bytes, target=target,

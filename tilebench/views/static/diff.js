@@ -47,10 +47,17 @@ function one(el, d, act, shape, state) {
     return { sel, w };
   }
 
-  /** Pins an element, says who wrote it, and offers the step that did. */
+  const isPinned = (coord) => act.now().pins.some((p) => p.buffer === d.output && JSON.stringify(p.coord) === JSON.stringify(coord));
+
+  /** Pins an element (or no longer), and says who wrote it. */
   function choose(coord, known, add = false) {
+    act.pin(selected(coord, known).sel, add);
+    if (isPinned(coord)) describe(coord, known); else empty(writer);
+  }
+
+  /** Who wrote an element, with a way to the step that did. */
+  function describe(coord, known) {
     const { sel, w } = selected(coord, known);
-    act.pin(sel, add);
     empty(writer);
     const block = w.block ?? (known?.block?.length ? known.block : null);
     const parts = [block ? `block (${block.join(", ")})` : "", sel.thread !== undefined ? `thread ${sel.thread} (warp ${sel.thread >> 5}, lane ${sel.thread & 31})${sel.reg !== undefined ? `, register ${sel.reg}${w.from ? ` of ${w.from}` : ""}` : ""}` : "", sel.line ? `line ${sel.line}` : "", sel.instr ? `instruction ${sel.instr}` : ""].filter(Boolean);
@@ -103,6 +110,8 @@ function one(el, d, act, shape, state) {
     if (!d.heat) el.append(writer);
     aside.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));
   }
+  const last = act.now().pins[act.now().pins.length - 1];
+  if (last && last.buffer === d.output && last.coord) describe(last.coord, d.worst.find((w) => JSON.stringify(w.coord) === JSON.stringify(last.coord)));
   for (const [name, [edges, counts]] of Object.entries(d.histograms)) aside.append(histogram(name, edges, counts));
   return end;
 }

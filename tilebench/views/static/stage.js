@@ -169,7 +169,7 @@ export function stage(m, report, own, events) {
     show(k) {
       if (!pieces.size) build();
       const s = m.steps[k], writes = new Set(s.writes.map((w) => w.buffer)), reads = new Set(s.reads.map((r) => r.buffer));
-      const near = Math.abs(k - shownAt) === 1 && own.drawn === own.mode + own.scale;
+      const near = shownAt >= 0 && Math.abs(k - shownAt) === 1 && own.drawn === own.mode + own.scale;
       const stale = near ? new Set([...writes, ...m.steps[shownAt].writes.map((w) => w.buffer)]) : null;
       for (const [b, p] of pieces) {
         if (!stale || stale.has(b)) repaint(b, k);

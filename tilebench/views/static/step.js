@@ -50,7 +50,7 @@ function one(el, m, state, act) {
   let look = null;
   /** @type {{buffer: number, cell: number}|null} what stays in the side table when nothing is hovered */
   let kept = own.kept && m.buffers[own.kept.buffer] ? own.kept : null;
-  let mine = false, timer = 0, goal = "";
+  let mine = false, timer = 0, goal = "", why = "";
 
   // ---------------------------------------------------------------- where it is
   const status = h("p", { class: "tb-status", role: "status", "aria-live": "polite" });
@@ -157,7 +157,7 @@ function one(el, m, state, act) {
     stop();
     const holds = test();
     if (!holds) return;
-    for (let k = at() + direction; k >= 0 && k < total; k += direction) if (holds(k)) { goal = `stopped: ${until.selectedOptions[0]?.textContent ?? ""}`; go(k); goal = ""; return; }
+    for (let k = at() + direction; k >= 0 && k < total; k += direction) if (holds(k)) { why = ` · stopped: ${until.selectedOptions[0]?.textContent ?? ""}`; go(k); why = ""; return; }
     status.textContent = `${own.until === "condition" ? `${own.condition}: ` : ""}never ${direction > 0 ? "after" : "before"} step ${m.number(at()) + 1}`;
   }
 
@@ -258,7 +258,7 @@ function one(el, m, state, act) {
     parts.push(writes.join("; ") || "nothing is written");
     const worst = s.checks.reduce((a, c) => (!a || c.ratio > a.ratio ? c : a), null);
     if (worst) parts.push(`${m.buffers[worst.buffer].name} differs from the reference by at most ${value(worst.error)}${worst.wrong ? `: WRONG in ${worst.wrong} elements` : ", within what is allowed"}`);
-    status.textContent = parts.join(" · ");
+    status.textContent = parts.join(" · ") + why;
   }
 
   function sides() {
@@ -385,12 +385,13 @@ function one(el, m, state, act) {
   }
 
   function listing() {
-    const lines = report.source.replace(/\n+$/, "").split("\n"), counts = new Map();
+    const counts = new Map();
     for (const s of m.steps) { const n = m.sites[s.site].line; counts.set(n, (counts.get(n) ?? 0) + 1); }
-    const hit = [...counts.keys()].filter((n) => n >= report.first_line && n < report.first_line + lines.length).map((n) => lines[n - report.first_line]);
+    const { lines, first } = excerpt(report, m.sites);
+    const hit = [...counts.keys()].filter((n) => n >= first && n < first + lines.length).map((n) => lines[n - first]);
     const dent = hit.length ? Math.min(...hit.map((t) => t.length - t.trimStart().length)) : 0;
     const nodes = lines.map((t, i) => {
-      const n = report.first_line + i, own_ = counts.get(n);
+      const n = first + i, own_ = counts.get(n);
       const cut = t.slice(Math.min(dent, t.length - t.trimStart().length));
       const node = h("div", { class: own_ ? "tb-line tb-linked" : "tb-line" }, h("span", { class: "tb-no" }, n), h("span", { class: "tb-text" }, cut || " "));
       if (own_) { node.title = `${own_} ${own_ === 1 ? "step" : "steps"}: a click goes to the next one`; node.addEventListener("click", (event) => { lineStep(n, event.shiftKey ? -1 : 1); mine = true; act.pin({ line: n, step: at() }); mine = false; }); }
@@ -402,13 +403,13 @@ function one(el, m, state, act) {
       el: box,
       show(k) {
         const n = site(k).line, last = Math.max(n, site(k).end_line);
-        nodes.forEach((node, i) => { const on = report.first_line + i >= n && report.first_line + i <= last; node.classList.toggle("tb-within", on && report.first_line + i > n); node.classList.toggle("tb-at", on); if (on) node.setAttribute("aria-current", "step"); else node.removeAttribute("aria-current"); });
-        const node = nodes[n - report.first_line];
+        nodes.forEach((node, i) => { const on = first + i >= n && first + i <= last; node.classList.toggle("tb-within", on && first + i > n); node.classList.toggle("tb-at", on); if (on) node.setAttribute("aria-current", "step"); else node.removeAttribute("aria-current"); });
+        const node = nodes[n - first];
         if (node && box.clientHeight && (node.offsetTop < box.scrollTop + 20 || node.offsetTop > box.scrollTop + box.clientHeight - 40)) box.scrollTop = Math.max(0, node.offsetTop - box.clientHeight / 2);
       },
       light(now) {
         const hover = now.hover?.line, pins = new Set(now.pins.map((s) => s.line));
-        nodes.forEach((node, i) => { const n = report.first_line + i; node.classList.toggle("tb-pinned", pins.has(n)); node.classList.toggle("tb-hover", n === hover && n !== site(at()).line); });
+        nodes.forEach((node, i) => { const n = first + i; node.classList.toggle("tb-pinned", pins.has(n)); node.classList.toggle("tb-hover", n === hover && n !== site(at()).line); });
       },
     };
   }
@@ -476,6 +477,16 @@ function one(el, m, state, act) {
   const last = act.now().pins[act.now().pins.length - 1];
   if (last) heard(last);
   return () => { stop(); off(); resized.disconnect(); root.remove(); };
+}
+
+/** The lines of the source that belong to the kernel, from its def on: a file may hold much else. @param {any} report @param {any[]} sites */
+export function excerpt(report, sites) {
+  const all = report.source.replace(/\n+$/, "").split("\n"), own = sites.filter((s) => s.line >= report.first_line && s.line < report.first_line + all.length);
+  if (!own.length) return { lines: all.slice(0, 400), first: report.first_line };
+  let from = Math.min(...own.map((s) => s.line)) - report.first_line;
+  const to = Math.max(...own.map((s) => Math.max(s.line, s.end_line))) - report.first_line;
+  for (let k = from; k >= 0; k--) if (/^\s*def\s/.test(all[k])) { from = k > 0 && /^\s*@/.test(all[k - 1]) ? k - 1 : k; break; }
+  return { lines: all.slice(from, to + 2), first: report.first_line + from };
 }
 
 /** A number as a reader can take it in. @param {number} x */

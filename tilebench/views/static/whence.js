@@ -43,7 +43,8 @@ export function whence(report, output, coord) {
   if (!op) return out;
   out.op = op.id;
   if (op.span) out.line = op.span.line;
-  if (op.instruction) out.instr = op.instruction;
+  const access = (report.accesses ?? []).find((a) => a.op === op.id && a.buffer === output) ?? (report.accesses ?? []).find((a) => a.op === op.id);
+  out.instr = op.instruction || access?.kind || op.name;
   const slice = (op.slices ?? []).find((s) => s.buffer === output && s.mode === "write");
   const found = slice ? blockOf(slice, report.resources.grid, coord) : null;
   if (found) out.block = found.block;
