@@ -63,6 +63,30 @@ def test_a_wrong_result_comes_with_its_cause(target: str) -> None:
     assert "C_l[0, 0] is read at line 10 before it was written" in report.verdict
 
 
+def test_a_fault_of_the_target_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilebench.kernel.compiled import Kernel
+
+    launch = Kernel.launch
+
+    def spoil(self: Kernel, values: Any, stream: int | None = None) -> None:
+        launch(self, values, stream)
+        values[1][3] += 1
+
+    monkeypatch.setattr(Kernel, "launch", spoil)
+    result = add("cpu")
+    assert result.report.ok is False
+    assert "the fault is the cpu target's own" in kinds(result)["target"]
+
+
+def test_a_block_with_too_much_work_is_not_emulated_on_the_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilebench.kernel import checks
+
+    monkeypatch.setattr(checks, "BLOCK_FLOPS", 10.0)
+    result = tilebench.run(GEMM, target="cpu")
+    assert result.report.ok is False
+    assert kinds(result)["emulated"].startswith("not emulated: a block has")
+
+
 def test_a_right_program_is_not_emulated_on_the_side() -> None:
     result = tilebench.run(GEMM.replace("for k", "T.clear(C_l)\n        for k"), target="cpu")
     assert result.report.ok is True
@@ -148,6 +172,15 @@ def test_a_setting_that_nothing_reads_is_an_error(name: str, hint: str) -> None:
         add("interp", settings={name: 3})
     assert caught.value.code == "TB616"
     assert hint in caught.value.render()
+
+
+def test_errors_of_settings_and_levels_read_well(golden: Callable[[str, str], None]) -> None:
+    with pytest.raises(TileError) as caught:
+        add("interp", settings={"NN": 3})
+    golden("errors/TB616-setting-that-nothing-reads.txt", caught.value.render() + "\n")
+    with pytest.raises(TileError) as caught:
+        add("interp", check="everything")
+    golden("errors/TB617-unknown-level.txt", caught.value.render() + "\n")
 
 
 FACTORY = """\

@@ -224,6 +224,7 @@ def test_a_kernel_keeps_its_earlier_points_on_the_roofline(shell: Any) -> None:
         ("--bench many", "invalid int value"),
         ("--bench -3", "--bench"),
         ("one two", "a cell takes one kernel's name"),
+        ("--ref lambda x: x", "an expression with spaces stands in quotes"),
     ],
 )
 def test_a_wrong_word_names_the_right_one(shell: Any, line: str, said: str) -> None:

@@ -100,7 +100,26 @@ def check_run(
         looked = examine(kernel, before, rule.seed, all_blocks=level == "full")
         found += looked.findings
         counts = looked.counts
+        if wrong and looked.blocks and not any(f.severity == "error" for f in looked.findings):
+            found += _elsewhere(kernel, before, looked, rule.seed)
     return Checked(diffs, found, counts)
+
+
+def _elsewhere(kernel: Kernel, before: Sequence[Any], looked: Examined, seed: int) -> list[Finding]:
+    """Of a wrong result for which the emulator finds no cause: whether the emulator's own is right."""
+    oracle = verify.oracle_references(kernel, before, seed, looked.blocks)
+    diffs = [
+        verify.compare(p.name, *verify.host_values(v, p.name), oracle[p.name])
+        for p, v in zip(kernel.params, looked.values, strict=True)
+        if p.name in oracle
+    ]
+    if not diffs or any(d.verdict != "pass" for d in diffs):
+        return []
+    text = (
+        f"the emulator runs the same program right on {len(looked.blocks)} blocks: if one of them is wrong "
+        f"here, the fault is the {kernel.target.kind} target's own"
+    )
+    return [Finding("target", "warning", text, hint="please report it with this cell")]
 
 
 def _compared(

@@ -120,7 +120,9 @@ def _plain(known: set[str], scope: Mapping[str, Any]) -> list[str]:
     return sorted(
         k
         for k in known
-        if not hasattr(builtins, k) and isinstance(scope.get(k, 0), int | float | str | tuple)
+        if k not in ("T", "tilebench")
+        and not hasattr(builtins, k)
+        and isinstance(scope.get(k, 0), int | float | str | tuple)
     )
 
 

@@ -149,7 +149,7 @@ class TileMagics(Magics):
                 if wants_stack or config.current().traceback:
                     traceback.print_exception(error)
             except UsageError as error:
-                raise UsageError(suggest(str(error), self.results)) from None
+                raise UsageError(suggest(str(error), line, self.results)) from None
         return None
 
     def cell(self, options: Any, text: str, local_ns: dict[str, Any] | None) -> Any:

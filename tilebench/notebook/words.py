@@ -14,14 +14,16 @@ _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
-def suggest(message: str, kernels: Iterable[str] = ()) -> str:
-    """A usage message with the nearest option or value that there is."""
+def suggest(message: str, line: str, kernels: Iterable[str] = ()) -> str:
+    """A usage message with the nearest option or value that there is. line: the magic's."""
     unknown = _UNKNOWN.search(message)
     if unknown is not None:
         word = unknown[1].split()[0]
         name = word.partition("=")[0]
         guess = nearest(name, OPTIONS) if name.startswith("-") else ""
-        if not name.startswith("-"):
+        if not name.startswith("-") and re.search(r"(--args|--ref|--set|--sweep|-[ars])\b", line):
+            guess = "; an expression with spaces stands in quotes: --ref 'lambda a, b: a @ b'"
+        elif not name.startswith("-"):
             guess = "; a cell takes one kernel's name, and the values of an option follow it"
         return f"unknown option {word}{guess} (%%tile? lists all)"
     choice = _CHOICE.search(message)
