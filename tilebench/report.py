@@ -185,7 +185,7 @@ class Access:
     the addresses depend on data); efficiency: useful bytes over bytes of the 32-byte sectors moved (global).
     provenance: predicted from the addresses in the thread program, or simulated: counted by the emulator.
     addresses: of a predicted access, the byte that each lane of the worst warp asks for (-1: none), in the
-    block's shared memory.
+    block's shared memory; empty for bulk copies and warpgroup products, which are no lane's accesses.
     """
 
     op: str

@@ -16,7 +16,7 @@ from tilebench.report import Report, from_json, to_json
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 
 
-def report_of(prim: object, target: str = "emu:sm_90a") -> Report:
+def report_of(prim: object, target: str = "emu:sm_80") -> Report:
     return tilebench.compile(prim, target=target).report()
 
 
@@ -48,7 +48,7 @@ def test_every_shared_access_of_a_gemm_is_predicted_free_of_conflicts(gemm: Repo
 
 def test_predicted_conflicts_are_those_that_the_emulator_counts() -> None:
     for prim in (programs.transpose(64, 64), programs.gemm(128, 128, 64, dtype="float32", transpose_B=True)):
-        kernel = tilebench.compile(prim, target="emu:sm_90a")
+        kernel = tilebench.compile(prim, target="emu:sm_80")
         rng = np.random.default_rng(0)
         values = [
             np.asarray(
@@ -74,6 +74,16 @@ def test_predicted_conflicts_are_those_that_the_emulator_counts() -> None:
             assert ways in found, (key, ways, found)
 
 
+def test_conflicts_and_wasted_sectors_are_findings_at_the_line_of_the_op() -> None:
+    report = report_of(programs.transpose(64, 64))
+    conflict = next(f for f in report.findings if f.kind == "bank-conflict")
+    assert conflict.text == "ld.shared of tile: 2-way bank conflict (predicted)"
+    assert conflict.severity == "info"
+    assert conflict.spans[0].line == next(a.line for a in report.accesses if a.conflict_ways == 2)
+    clean = report_of(programs.gemm(512, 512, 512))
+    assert not [f for f in clean.findings if f.kind in ("bank-conflict", "uncoalesced")]
+
+
 def test_an_address_that_depends_on_data_is_said_to_be_unknown() -> None:
     report = report_of(programs.histogram(4096, 64))
     counted = next(a for a in report.accesses if a.kind == "atom.shared")
@@ -82,7 +92,7 @@ def test_an_address_that_depends_on_data_is_said_to_be_unknown() -> None:
 
 
 def test_requests_count_what_a_guard_leaves() -> None:
-    kernel = tilebench.compile(programs.gemm(512, 512, 512), target="emu:sm_90a")
+    kernel = tilebench.compile(programs.gemm(512, 512, 512), target="emu:sm_80")
     found = accesses.predicted(kernel.stages().stage(Lowered).program)
     assert all(a.requests > 0 for a in found)
 
@@ -107,6 +117,20 @@ def test_a_product_names_its_operands_and_its_instruction(gemm: Report) -> None:
     assert product.atom == (16, 8, 16)
     turned = report_of(programs.gemm(256, 256, 256, transpose_A=True))
     assert next(o for o in turned.ops if o.name == "gemm").transposed == (True, False)
+
+
+def test_warpgroup_products_and_bulk_copies_are_named_and_are_no_lanes_accesses() -> None:
+    report = report_of(programs.gemm(512, 512, 512), "emu:sm_90a")
+    product = next(o for o in report.ops if o.name == "gemm")
+    assert product.atom == (64, 128 // product.warp_grid[1], 16)
+    kinds = {(a.buffer, a.kind) for a in report.accesses}
+    assert {("A_s", "bulk.shared"), ("A", "bulk.global"), ("A_s", "wgmma"), ("B_s", "wgmma")} <= kinds
+    for a in report.accesses:
+        if a.kind.startswith(("bulk", "wgmma")):
+            assert (a.addresses, a.conflict_ways) == ((), 1)
+    c = next(i for i in report.layouts if i.buffer == "C_f")
+    assert c.chain[0].text.startswith("C_f: the accumulator of wgmma")
+    assert c.chain[1].text.startswith("wgmma: tensor cores of whole warpgroups")
 
 
 def test_slices_say_which_part_of_a_tensor_a_block_touches(gemm: Report) -> None:
@@ -181,7 +205,7 @@ def test_opcodes_are_counted_without_labels_and_directives() -> None:
 @needs_nvrtc
 def test_a_cuda_report_has_machine_code_with_live_registers() -> None:
     assert sass.find() is not None, "the tests need nvdisasm: pip install nvidia-cuda-nvdisasm"
-    report = report_of(programs.gemm(256, 256, 256), "cuda:sm_90a")
+    report = report_of(programs.gemm(256, 256, 256), "cuda:sm_80")
     code = next(c for c in report.code if c.level == "sass")
     product = next(o for o in report.ops if o.name == "gemm")
     lines = code.text.splitlines()
@@ -195,7 +219,7 @@ def test_a_cuda_report_has_machine_code_with_live_registers() -> None:
     assert max(ptx.live) > 128
     assert (
         sass.listing(
-            tilebench.compile(programs.gemm(256, 256, 256), target="cuda:sm_90a").executable.built.binary
+            tilebench.compile(programs.gemm(256, 256, 256), target="cuda:sm_80").executable.built.binary
         )
         == code
     )

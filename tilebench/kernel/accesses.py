@@ -17,10 +17,11 @@ import numpy as np
 from tilebench.backends.emulator.counts import AccessCounts, conflict_ways, sector_counts
 from tilebench.errors import Loc
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tilebench.ir.hopper import BulkLoad, BulkStore, StMatrix, TensorMap, Wgmma
 from tilebench.ir.rewrite import children, loads
 from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Program, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Bind, For, If, Stmt, Store
-from tilebench.report import Access, OpInfo
+from tilebench.report import Access, Finding, OpInfo, Span
 
 Array = np.ndarray
 MOST = 1 << 17
@@ -111,6 +112,19 @@ class _Walker:
                 rows = np.arange(self.threads) % 32 < 8 * s.matrices
                 kind = "ldmatrix.trans" if s.transpose else "ldmatrix"
                 self._access(kind, s.source, s.source_index, 16 // s.source.dtype.bytes, at, rows)
+            case StMatrix():
+                rows = np.arange(self.threads) % 32 < 8 * s.matrices
+                kind = "stmatrix.trans" if s.transpose else "stmatrix"
+                width = 16 // s.destination.dtype.bytes
+                self._access(kind, s.destination, s.destination_index, width, at, rows)
+            case BulkLoad():
+                self._bulk(s.destination, s.source, at)
+            case BulkStore():
+                self._bulk(s.source, s.destination, at)
+            case Wgmma():
+                for memory, used in ((s.a, s.a_descriptor is not None), (s.b, True)):
+                    if used:
+                        self._unit("wgmma", memory, 16, at, self.threads // 128 * self.times)
             case Store():
                 self._reads(s.value, at)
                 if isinstance(s.buffer, Memory) and s.buffer.space != "register":
@@ -152,6 +166,15 @@ class _Walker:
         for load in loads(e):
             if isinstance(load.buffer, Memory) and load.buffer.space != "register":
                 self._access("ld", load.buffer, load.indices[0], 1, load.loc or at)
+
+    def _bulk(self, memory: Memory, tensor: TensorMap, at: Loc | None) -> None:
+        self._unit("bulk.shared", memory, tensor.bytes, at, self.times)
+        self._unit("bulk.global", tensor.memory, tensor.bytes, at, self.times)
+
+    def _unit(self, kind: str, memory: Memory, width: int, at: Loc | None, times: int) -> None:
+        """An access by a unit of its own, not by lanes: the layout that it asks for has no conflicts."""
+        name = memory.origin.name if memory.origin is not None else memory.name
+        self.found.append(Access("", name, kind, width, 1, times, line=_line(at)))
 
     def _access(
         self,
@@ -281,6 +304,39 @@ def simulated(counts: AccessCounts) -> list[Access]:
             )
         )  # fmt: skip
     return merged(found)
+
+
+def findings(found: Iterable[Access], ops: Iterable[OpInfo]) -> list[Finding]:
+    """Bank conflicts, and global accesses that use less than their sectors, as predicted."""
+    spans = {op.id: op.span for op in ops}
+    out: list[Finding] = []
+    for a in found:
+        if a.provenance != "predicted":
+            continue
+        span = spans.get(a.op) or (Span(a.line) if a.line else None)
+        where = (span,) if span is not None else ()
+        if a.conflict_ways > 1 and ".global" not in a.kind:
+            out.append(
+                Finding(
+                    "bank-conflict",
+                    "warning" if a.conflict_ways >= 4 else "info",
+                    f"{a.kind} of {a.buffer}: {a.conflict_ways}-way bank conflict (predicted)",
+                    where,
+                    "the shared memory view shows the phase, and what another swizzle would cost",
+                )
+            )
+        if a.efficiency < 0.5 and ".global" in a.kind:
+            share = f"{a.efficiency:.0%} of the bytes that it moves (predicted)"
+            out.append(
+                Finding(
+                    "uncoalesced",
+                    "warning" if a.efficiency <= 0.25 else "info",
+                    f"{a.kind} of {a.buffer}, {a.width_bytes} bytes a thread, uses {share}",
+                    where,
+                    "neighbouring threads should touch neighbouring bytes: copy through shared memory",
+                )
+            )
+    return out
 
 
 def with_ops(found: Iterable[Access], ops: Iterable[OpInfo]) -> tuple[Access, ...]:

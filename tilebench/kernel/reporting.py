@@ -27,9 +27,9 @@ from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
 from tilebench.kernel.target import device_of
 from tilebench.kernel.verdict import explanation, verdict
-from tilebench.layouts import FragmentLayout, SharedLayout
+from tilebench.layouts import FragmentLayout, SharedLayout, mma_k
 from tilebench.ops.base import Op
-from tilebench.ops.gemm import Gemm
+from tilebench.ops.gemm import Gemm, wgmma
 from tilebench.passes.memory import numbered
 from tilebench.passes.stages import (
     Allocated,
@@ -173,7 +173,7 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tup
         declined = tuple(r.text for r in selected.declined.get(stmt, ()))
         grid = partitioned.warp_grids.get(stmt, (1, 1))
     moved = sum(cost.read.values()) + sum(cost.written.values())
-    operands, transposed, atom = product(stmt, instruction)
+    operands, transposed, atom = product(stmt, instruction, grid)
     return OpInfo(
         ident, type(stmt).__name__.lower(), text, span(stmt.loc), instruction, reason, declined,
         tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops,
@@ -184,12 +184,19 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tup
 _ATOM = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
-def product(op: Op, instruction: str) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]:
-    """(names of A, B, C; whether A and B are transposed; M, N, K of an instruction) of a gemm, else empty."""
+def product(
+    op: Op, instruction: str, split: tuple[int, int]
+) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]:
+    """(names of A, B, C; whether A and B are transposed; M, N, K of an instruction) of a gemm, else empty.
+
+    split: the warps along M and along N.
+    """
     if not isinstance(op, Gemm):
         return (), (), ()
     found = _ATOM.search(instruction)
     atom = tuple(int(x) for x in found.groups()) if found else ()
+    if instruction == wgmma.NAME:
+        atom = (wgmma.ROWS, wgmma.columns_of(op.mnk[1] // split[1]), mma_k(op.a.dtype.bits))
     return (op.a.buffer.name, op.b.buffer.name, op.c.buffer.name), (op.transpose_a, op.transpose_b), atom
 
 
@@ -311,6 +318,8 @@ def make_report(
         ]
     texts, complaint = _code(kernel, stages)
     found += complaint
+    touched = _accesses(kernel, stages, infos, counts)
+    found += accesses.findings(touched, infos)
     found += explanation(diffs)
     said, ok = verdict(diffs, found, kernel.last_call is not None)
     roles = tuple(
@@ -324,7 +333,7 @@ def make_report(
         params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
         buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
         scratch=_scratch(allocated), statement_lines=_statement_lines(allocated),
-        layouts=_layouts(placed, ids), ops=infos, accesses=_accesses(kernel, stages, infos, counts),
+        layouts=_layouts(placed, ids), ops=infos, accesses=touched,
         roles=roles,
         timelines=timelines, passes=_passes(stages or compilation), code=texts,
         resources=resources,
