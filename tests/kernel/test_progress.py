@@ -89,3 +89,43 @@ def test_sweeps_and_tuning_say_how_far_they_are() -> None:
         copy()
     assert {s.label for s in seen} == {"tuning copy"}
     assert seen[-1].done == 2
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_recording_counts_its_steps() -> None:
+    import tilebench
+    from tests.kernel.test_session import FACTORY
+
+    seen: list[State] = []
+    with shown_by(seen.append):
+        result = tilebench.run(FACTORY, target="interp", settings={"n": 64}, steps=())
+    shown = [s for s in seen if s.label == "recording add"]
+    assert shown[-1].over
+    assert shown[-1].done == len(result.report.traces[0].steps)
+    assert shown[0].text.startswith("recording add  1 step")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_notebook_shows_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import IPython.display
+
+    from tilebench.notebook.progress import Line
+
+    class Handle:
+        shown: list[str] = []  # noqa: RUF012 # one for the test
+
+        def update(self, thing: Any) -> None:
+            self.shown.append(thing.data)
+
+    def display(thing: Any, display_id: bool) -> Handle:
+        assert display_id
+        Handle.shown.append(thing.data)
+        return Handle()
+
+    monkeypatch.setattr(IPython.display, "display", display)
+    with shown_by(Line()), Progress("<tuning>", 2) as p:
+        p.advance()
+        p.advance()
+    assert "&lt;tuning&gt;" in Handle.shown[0]
+    assert "1 of 2" in Handle.shown[0]
+    assert Handle.shown[-1] == ""

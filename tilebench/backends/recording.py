@@ -4,7 +4,7 @@ copies of what it left behind.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +46,20 @@ class Step:
 
 @dataclass
 class Log:
-    """Steps so far. Raises Full beyond the limits: steps, bytes of copies."""
+    """Steps so far. Raises Full beyond the limits: steps, bytes of copies. told: called after each step."""
 
     step_limit: int
     byte_limit: int
     steps: list[Step] = field(default_factory=list[Step])
     bytes: int = 0
+    told: Callable[[], None] | None = None
 
     def add(self, step: Step) -> None:
         """Note a step."""
         self.steps.append(step)
         self.bytes += sum(w.values.nbytes for w in step.writes)
+        if self.told is not None:
+            self.told()
         if len(self.steps) >= self.step_limit or self.bytes > self.byte_limit:
             raise Full
 

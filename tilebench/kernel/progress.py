@@ -22,7 +22,10 @@ WIDTH = 24
 
 @dataclass(frozen=True)
 class State:
-    """Where a task is: done of total steps, seconds so far. over: it has ended, take the display away."""
+    """Where a task is: done of total steps (0: nobody knows how many), seconds so far.
+
+    over: it has ended, take the display away.
+    """
 
     label: str
     done: int
@@ -34,12 +37,19 @@ class State:
     @property
     def text(self) -> str:
         """'tuning  [######......]  3 of 6, about 4 s left: BLOCK_M=64'."""
+        if not self.total:
+            return f"{self.label}  {self.count}, {self.seconds:.0f} s"
         filled = WIDTH * self.done // max(1, self.total)
         bar = "#" * filled + "." * (WIDTH - filled)
         left = self.seconds / self.done * (self.total - self.done) if self.done else None
         rest = "" if left is None else f", about {left:.0f} s left"
         note = f": {self.note}" if self.note else ""
-        return f"{self.label}  [{bar}]  {self.done} of {self.total}{rest}{note}"
+        return f"{self.label}  [{bar}]  {self.count}{rest}{note}"
+
+    @property
+    def count(self) -> str:
+        """'3 of 6', or '1,234 steps' when their number is not known."""
+        return f"{self.done} of {self.total}" if self.total else f"{self.done:,} step{'s' * (self.done != 1)}"
 
 
 Sink = Callable[[State], None]
@@ -70,16 +80,20 @@ class Progress:
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """So many steps more are done."""
-        self.done = min(self.total, self.done + steps)
+        self.done = min(self.total, self.done + steps) if self.total else self.done + steps
         self.say(note)
 
     def say(self, note: str = "") -> None:
         """Show what is being done now, when it is time to show anything."""
         now = time.monotonic()
         self.note = note or self.note
-        if now - self._start >= PATIENCE_S and now - self._last >= EVERY_S and self.done < self.total:
+        if now - self._start >= PATIENCE_S and now - self._last >= EVERY_S and self._goes_on:
             self._last, self._shown = now, True
             self._show(State(self.label, self.done, self.total, now - self._start, self.note))
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self.total or self.done < self.total
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
@@ -99,5 +113,5 @@ def on_terminal(state: State) -> None:
     if stream.isatty() or type(stream).__module__.startswith("ipykernel"):  # both understand "\r"
         stream.write("\r\x1b[K" + (f"{state.label}: {state.seconds:.1f} s\n" if state.over else state.text))
     elif state.over:
-        stream.write(f"{state.label}: {state.done} of {state.total} in {state.seconds:.1f} s\n")
+        stream.write(f"{state.label}: {state.count} in {state.seconds:.1f} s\n")
     stream.flush()

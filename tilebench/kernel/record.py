@@ -18,6 +18,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel import args as arguments
 from tilebench.kernel import tracing, verify
 from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import line_of, make_report, ops_of
 from tilebench.passes.stages import Typed
 from tilebench.report import Report, Trace, TraceStep
@@ -213,13 +214,14 @@ def trace_of(
     call = arguments.bind(kernel.prim, host, "cpu", host_arrays=True)
     place = _block(block, call.grid)
     keep = _names(kernel, buffers)
-    log = Log(STEP_LIMIT, COPY_LIMIT)
-    if level == "thread":
-        from tilebench.kernel.record_threads import thread_trace
+    with Progress(f"recording {kernel.name}", 0) as progress:
+        log = Log(STEP_LIMIT, COPY_LIMIT, told=progress.advance)
+        if level == "thread":
+            from tilebench.kernel.record_threads import thread_trace
 
-        machine = parse(target or f"emu:{kernel.target.arch or 'sm_90a'}")
-        return thread_trace(kernel, machine, call, place, keep, log, limit_bytes)
-    return _tile_trace(kernel, call, host, place, keep, log, reference, (rtol, atol), limit_bytes)
+            machine = parse(target or f"emu:{kernel.target.arch or 'sm_90a'}")
+            return thread_trace(kernel, machine, call, place, keep, log, limit_bytes)
+        return _tile_trace(kernel, call, host, place, keep, log, reference, (rtol, atol), limit_bytes)
 
 
 def _block(block: Sequence[int], grid: tuple[int, ...]) -> tuple[int, ...]:
