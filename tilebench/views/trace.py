@@ -6,7 +6,7 @@ A value array is bytes in planes (all first bytes, then all second bytes ...), w
     f2            float16: exact for float16 and fp8, 11 bits of a float32
     b2            the upper half of a float32: exact for bfloat16, 8 bits of a float32
     q1            0..252 from `low` to `high` of the write, then 253 -inf, 254 inf, 255 NaN
-    e1            sizes of differences: 0 is 0, else 2**((c - 1) / 3.5 - 50) for c up to 253; 254 inf, 255 NaN
+    e1            sizes of differences: 0 is 0, else 2**((c - 1) / 2.5 - 50) for c up to 253; 254 inf, 255 NaN
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilebench.report import Trace, TraceSite, TraceStep, TraceWrite, to_json
 Precision = str
 """'exact', 'half' (2 bytes for a float32) or 'byte'."""
 PRECISIONS: tuple[Precision, ...] = ("exact", "half", "byte")
-PER_OCTAVE, LOWEST = 3.5, -50
+PER_OCTAVE, LOWEST = 2.5, -50
 _WIDTH = {"f4": 4, "f8": 8, "i4": 4, "u1": 1, "f2": 2, "b2": 2, "q1": 1, "e1": 1}
 
 

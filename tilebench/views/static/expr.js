@@ -35,6 +35,7 @@ export function compile(text, buffer, variable) {
 
   function binary(level) {
     if (level === LEVELS.length) return unary();
+    if (level === 2 && tokens[at] === "not") { at++; const a = binary(2); return (env) => Number(!a(env)); }
     let left = binary(level + 1);
     while (LEVELS[level].includes(tokens[at])) {
       const op = tokens[at++], a = left, b = binary(level + 1);
@@ -44,7 +45,6 @@ export function compile(text, buffer, variable) {
   }
   function unary() {
     if (tokens[at] === "-") { at++; const a = unary(); return (env) => -a(env); }
-    if (tokens[at] === "not") { at++; const a = unary(); return (env) => Number(!a(env)); }
     return atom();
   }
   function list(end) {

@@ -25,7 +25,7 @@ export function decode(bytes, at, count, code, low = 0, high = 0) {
     const step = (high - low) / 252;
     for (let i = 0; i < n; i++) { const c = bytes[at + i]; out[i] = c === 255 ? NaN : c === 254 ? Infinity : c === 253 ? -Infinity : low + c * step; }
   } else if (code === "e1") {
-    for (let i = 0; i < n; i++) { const c = bytes[at + i]; out[i] = c === 255 ? NaN : c === 254 ? Infinity : c ? 2 ** ((c - 1) / 3.5 - 50) : 0; }
+    for (let i = 0; i < n; i++) { const c = bytes[at + i]; out[i] = c === 255 ? NaN : c === 254 ? Infinity : c ? 2 ** ((c - 1) / 2.5 - 50) : 0; }
   } else if (code === "u1") {
     for (let i = 0; i < n; i++) out[i] = bytes[at + i];
   } else if (code === "f2") {
