@@ -25,6 +25,7 @@ VIEWS = "tilebench/views/static"
 SOURCES = (
     "extension/package.json", "extension/package-lock.json", "extension/tsconfig.json",
     "extension/webpack.config.js", "extension/src", "extension/style", f"{VIEWS}/board.css",
+    f"{VIEWS}/step.css",
 )  # fmt: skip
 """With the modules that the board imports, all that decides what is built: files and whole folders."""
 

@@ -317,6 +317,16 @@ def test_a_pin_carries_buffer_coordinate_thread_and_step(page: Any) -> None:
     assert at(page) == 42
 
 
+def test_a_link_opens_at_its_step(page: Any) -> None:
+    opened(page, recorded().report, "tab:step:at:41")
+    assert at(page) == 41
+    page.locator(".tb-step").focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="copy link").click()
+    link = page.get_by_label("state of this view, for tilebench.show(..., state=...)").input_value()
+    assert "at:42:trace:0" in link
+
+
 # ------------------------------------------------------------------ the chain
 
 

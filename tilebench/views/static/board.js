@@ -33,7 +33,7 @@ export const TABS = [
 
 /** "layout;C_local;warp" and back: which tab, buffer and colour. @param {any} state */
 export function stateText(state) {
-  return ["tab", state.tab ?? "", "beside", state.beside ?? "", "buffer", state.layout?.buffer ?? "", "mode", state.layout?.mode ?? "", "view", state.layout?.view ?? ""].map(encodeURIComponent).join(":");
+  return ["tab", state.tab ?? "", "beside", state.beside ?? "", "buffer", state.layout?.buffer ?? "", "mode", state.layout?.mode ?? "", "view", state.layout?.view ?? "", ...(state.step ? ["at", state.step[`at${state.step.which ?? 0}`] ?? "", "trace", state.step.which ?? 0] : [])].map(encodeURIComponent).join(":");
 }
 
 /** Puts what `stateText` gave into a state; anything unknown is ignored. @param {any} state @param {string} text */
@@ -43,6 +43,7 @@ export function restore(state, text) {
   if (TABS.some(([n]) => n === get("tab"))) state.tab = get("tab");
   if (TABS.some(([n]) => n === get("beside"))) state.beside = get("beside");
   state.layout = {};
+  if (/^\d{1,7}$/.test(get("at"))) state.step = { which: Number(get("trace")) || 0, [`at${Number(get("trace")) || 0}`]: Number(get("at")) };
   if (get("buffer")) state.layout.buffer = get("buffer");
   if (["lane", "warp", "register", "bank", "instruction", "value"].includes(get("mode"))) state.layout.mode = get("mode");
   if (["tensor", "hardware", "instruction"].includes(get("view"))) state.layout.view = get("view");
