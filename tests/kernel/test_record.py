@@ -13,6 +13,8 @@ import tilebench
 import tilebench.language as T
 from tilebench.errors import LaunchError, TileError
 from tilebench.kernel.record import Moment, Recording, record, steps_on, trace_of, with_traces
+from tilebench.kernel.session import run
+from tilebench.kernel.writers import block_of
 from tilebench.report import Report, from_json, to_json
 from tilebench.views import trace as codec
 from tilebench.views.step import lean
@@ -392,6 +394,28 @@ def test_both_levels_stand_in_one_report() -> None:
     again = with_traces(report, recorded().trace)
     assert sorted(t.level for t in again.traces) == ["thread", "tile"]
     assert len(json.dumps(to_json(lean(report)))) <= 256_000
+
+
+def test_the_block_of_the_worst_element_is_recorded_when_none_is_named() -> None:
+    @T.prim_func
+    def halved(X: T.Tensor((64, 64), "float32"), Y: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2, 4, threads=32) as (bx, by):
+            x = T.alloc_fragment((16, 32), "float32")
+            T.copy(X[by * 16, bx * 32], x)
+            T.copy(x, Y[by * 16, bx * 32])
+
+    X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    wrong = X.copy()
+    wrong[40, 50] = -1
+    made = run(
+        halved, args=[X, np.zeros_like(X)], ref=lambda x: np.where(wrong == X, x, -1.0), target="emu:sm_80"
+    )
+    assert made.report.ok is False
+    assert block_of(made.report, "Y", (40, 50)) == (1, 2)
+    assert block_of(made.report, "X", (40, 50)) is None
+    rec = record(made.kernel, X, np.zeros_like(X), block=None, report=made.report)
+    assert rec.trace.block == (1, 2)
+    assert rec.who_wrote("Y", (40, 50)) == 1
 
 
 def test_record_takes_a_program_and_makes_inputs() -> None:

@@ -20,6 +20,7 @@ from tilebench.kernel import tracing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import line_of, make_report, ops_of
+from tilebench.kernel.writers import worst_block
 from tilebench.passes.stages import Typed
 from tilebench.report import Report, Trace, TraceStep
 from tilebench.targets import parse
@@ -148,7 +149,7 @@ def moments(trace: Trace, inputs: Mapping[str, np.ndarray] | None = None) -> Ite
 def record(
     kernel: Any,
     *values: Any,
-    block: Sequence[int] = (0, 0, 0),
+    block: Sequence[int] | None = (0, 0, 0),
     buffers: Sequence[str] | None = None,
     level: Level = "tile",
     reference: Reference = None,
@@ -161,7 +162,8 @@ def record(
 ) -> Recording:
     """Run one block and keep every step. The values are not changed.
 
-    kernel: a Kernel or a tile program; values: its tensors (none: made up from `seed`); block: its index;
+    kernel: a Kernel or a tile program; values: its tensors (none: made up from `seed`); block: its index
+    (None: the one that wrote the worst element of `report`, when an output is wrong there, else the first);
     buffers: names to follow (None: all); reference: see `Reference`, with rtol and atol for a function
     (None: 16 units of the coarsest float type that is followed); target: 'emu:sm_XX' for the thread level
     (None: the kernel's architecture, else sm_90a); report: the kernel's own, when it is at hand.
@@ -177,10 +179,10 @@ def record(
         prepared = prepare(kernel, list(values) or None, {}, "interp" if level == "tile" else "emu", seed)
         kernel, full = prepared.kernel, list(prepared.values)
     if target is not None and parse(target).arch != kernel.target.arch:
-        kernel, report = (
-            Kernel(kernel.prim, parse(target), config=kernel.config),
-            None,
-        )  # layouts are the target's
+        # the layouts of a report are those of its target
+        kernel, report = Kernel(kernel.prim, parse(target), config=kernel.config), None
+    if block is None:
+        block = (worst_block(report) if report is not None else None) or (0, 0, 0)
     trace = trace_of(
         kernel, full, block=block, buffers=buffers, level=level, reference=reference, rtol=rtol, atol=atol,
         limit_bytes=limit_bytes, target=target,
