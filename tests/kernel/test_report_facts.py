@@ -133,6 +133,24 @@ def test_warpgroup_products_and_bulk_copies_are_named_and_are_no_lanes_accesses(
     assert c.chain[1].text.startswith("wgmma: tensor cores of whole warpgroups")
 
 
+def test_roles_have_the_ops_of_their_own_code() -> None:
+    report = report_of(programs.gemm(512, 512, 512), "emu:sm_90a")
+    names = {o.id: o.name for o in report.ops}
+    by_role = {r.name: [names[i] for i in r.ops] for r in report.roles}
+    if "producer" not in by_role:
+        assert set(by_role) == {"all"}
+        return
+    assert "gemm" not in by_role["producer"]
+    assert by_role["producer"].count("copy") == 2
+    assert "gemm" in by_role["consumer0"]
+
+
+def test_a_tile_that_a_pass_added_is_in_the_byte_map() -> None:
+    report = report_of(programs.gemm(512, 512, 512), "emu:sm_90a")
+    shared = {i.buffer for i in report.layouts if i.kind == "shared"}
+    assert shared <= {b.name for b in report.buffers if b.offset is not None}
+
+
 def test_slices_say_which_part_of_a_tensor_a_block_touches(gemm: Report) -> None:
     boxes = {s.buffer: s for o in gemm.ops for s in o.slices}
     a, b, c = (boxes[x] for x in "ABC")

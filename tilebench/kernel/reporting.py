@@ -323,7 +323,7 @@ def make_report(
     found += explanation(diffs)
     said, ok = verdict(diffs, found, kernel.last_call is not None)
     roles = tuple(
-        RoleInfo(r.name, r.first_thread, r.threads, tuple(ids.values()))
+        RoleInfo(r.name, r.first_thread, r.threads, _ops_of_role(stages, r.name, ids))
         for r in (partitioned.roles if partitioned else ())
     )
     return Report(
@@ -331,7 +331,7 @@ def make_report(
         first_line=source.first_line if source else 1, device=device_name,
         config={k: str(v) for k, v in kernel.config.items()}, verdict=said, ok=ok,
         params=tuple(buffer_info(p.value, None) for p in prim.params if isinstance(p.value, Buffer)),
-        buffers=tuple(buffer_info(b, allocated) for b in prim.buffers),
+        buffers=tuple(buffer_info(b, allocated) for b in _buffers(prim, allocated)),
         scratch=_scratch(allocated), statement_lines=_statement_lines(allocated),
         layouts=_layouts(placed, ids), ops=infos, accesses=touched,
         roles=roles,
@@ -389,6 +389,23 @@ def _layouts(placed: Placed | None, ids: Mapping[Stmt, str]) -> tuple[LayoutInfo
             )
         )
     return tuple(infos)
+
+
+def _buffers(prim: TileKernel, allocated: Allocated | None) -> list[Buffer]:
+    """The program's buffers, then those that passes put into shared memory."""
+    own = list(prim.buffers)
+    known = {id(b) for b in own}
+    return own + [b for b in (allocated.slots if allocated else ()) if id(b) not in known]
+
+
+def _ops_of_role(stages: Any, name: str, ids: Mapping[Stmt, str]) -> tuple[str, ...]:
+    """The ops that a role has a part in, by the lines of its thread code; all when there is one role."""
+    roles = stages.stage(Lowered).program.roles if stages else ()
+    body = next((r.body for r in roles if r.name == name), None)
+    if body is None or len(roles) == 1:
+        return tuple(ids.values())
+    lines = {line_of(n.loc) for n in walk(body) if isinstance(n, Stmt)}
+    return tuple(ident for stmt, ident in ids.items() if line_of(stmt.loc) in lines)
 
 
 def _scratch(allocated: Allocated | None) -> BufferInfo | None:
