@@ -140,3 +140,32 @@ def test_what_cannot_be_read_as_it_lies_in_memory_is_refused(target: str, wrong:
         kernel(target)(wrong, 2.0, x())
     assert caught.value.code == "TB603"
     assert caught.value.fix
+
+
+def test_a_tensor_that_bulk_copies_cannot_reach_takes_the_general_kernel() -> None:
+    from tests.kernels import programs
+    from tilebench.errors import LaunchError
+    from tilebench.passes.stages import Lowered
+
+    kernel = tilebench.compile(
+        programs.gemm(64, 64, 64, block_M=64, block_N=64, num_stages=2), target="emu:sm_90a"
+    )
+    general = tilebench.compile(
+        programs.gemm(64, 64, 64, block_M=64, block_N=64, num_stages=2), target="emu:sm_90a",
+        pass_configs={"TL_DISABLE_TMA_LOWER": True},
+    )  # fmt: skip
+    assert kernel.stages().stage(Lowered).program.tensor_maps
+    assert not general.stages().stage(Lowered).program.tensor_maps
+
+    def refuse(*_: object) -> None:
+        raise LaunchError("TB619", "bulk copies cannot reach A as it lies in memory")
+
+    kernel.executable.launch = refuse  # type: ignore[method-assign]
+    a, b = (torch.randint(-2, 3, (64, 64)).half() for _ in range(2))
+    c, d, e = (torch.zeros(64, 64, dtype=torch.float16) for _ in range(3))
+    with pytest.warns(UserWarning, match="run without bulk copies"):
+        kernel(a, b, c)
+    kernel.bind(a, b, e)()
+    general(a, b, d)
+    assert torch.equal(c, d)
+    assert torch.equal(e, d)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -22,6 +23,9 @@ from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Placed
 from tilebench.report import Report
 from tilebench.targets import Target
+
+UNREACHABLE = "TB619"
+"""A tensor that lies in memory as bulk copies cannot reach it (codes.py)."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Kernel:
         self.last_call: args.Call | None = None
         self.recalled_ms: float | None = None  # set when it was compiled before and only had to be found
         self.origin: Origin | None = None
+        self._general: Executable | None = None
 
     # -------------------------------------------------------------- building
 
@@ -161,9 +166,25 @@ class Kernel:
         self.last_call = call
         if 0 in call.grid:
             return
-        executable.launch(
-            call.arguments, call.symbols, call.grid, stream if stream is not None else self._stream()
-        )
+        queue = stream if stream is not None else self._stream()
+        try:
+            executable.launch(call.arguments, call.symbols, call.grid, queue)
+        except LaunchError as error:
+            if error.code != UNREACHABLE:
+                raise
+            self._without_bulk_copies(error).launch(call.arguments, call.symbols, call.grid, queue)
+
+    def _without_bulk_copies(self, error: LaunchError) -> Executable:
+        """The kernel for tensors that bulk copies cannot reach, compiled when the first such call comes."""
+        if self._general is None:
+            warnings.warn(
+                f"{self.name}: {error.what}; such calls run without bulk copies, more slowly", stacklevel=4
+            )
+            configs = {**self.prim.attributes.get("pass_configs", {}), "TL_DISABLE_TMA_LOWER": True}
+            prim = replace(self.prim, attributes={**self.prim.attributes, "pass_configs": configs})
+            self._general = compiler.build(prim, self.target).executable
+        assert self._general is not None, "compiler.build always gives an executable"
+        return self._general
 
     def _stream(self) -> int:
         torch = sys.modules.get("torch")
@@ -183,7 +204,13 @@ class Kernel:
 
         def run() -> Any:
             if not empty:
-                executable.launch(call.arguments, call.symbols, call.grid, self._stream())
+                try:
+                    executable.launch(call.arguments, call.symbols, call.grid, self._stream())
+                except LaunchError as error:
+                    if error.code != UNREACHABLE:
+                        raise
+                    general = self._without_bulk_copies(error)
+                    general.launch(call.arguments, call.symbols, call.grid, self._stream())
             return result
 
         return run
