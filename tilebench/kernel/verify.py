@@ -20,6 +20,7 @@ from tilebench.errors import TileError
 from tilebench.ir.dtype import DType, decode
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args
+from tilebench.kernel.pattern import guess
 from tilebench.report import DiffInfo, WorstElement
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def compare(
         wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total,
         heat=heat, heat_step=step, heat_at=worst_at,
         worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(b, error, checked, dtype),
-        pattern=_pattern(wrong) if wrong.any() else "",
+        pattern=guess(wrong, a, b),
     )  # fmt: skip
 
 
@@ -313,35 +314,3 @@ def _histograms(b: np.ndarray, error: np.ndarray, checked: np.ndarray, dtype: DT
 def _bins(values: np.ndarray, edges: np.ndarray) -> tuple[tuple[float, ...], tuple[int, ...]]:
     counts, _ = np.histogram(values, edges)
     return tuple(float(e) for e in edges), tuple(int(c) for c in counts)
-
-
-def _ends(where: np.ndarray) -> tuple[int, int]:
-    """The first and the last place that is set."""
-    places = np.flatnonzero(where)
-    return int(places[0]), int(places[-1])
-
-
-def _pattern(wrong: np.ndarray) -> str:
-    """A guess at the cause from where the wrong elements are."""
-    matrix = _as_matrix(wrong)
-    rows, columns = np.any(matrix, axis=1), np.any(matrix, axis=0)
-    share = float(matrix.mean())
-    if share > 0.95:
-        return "nearly every element: a wrong formula, a missing term, or the wrong operand"
-    if matrix.shape[0] > 1 and rows[-1] and not rows[:-1].any():
-        return "only the last row: a tail that is cut off or an index that is off by one"
-    if matrix.shape[1] > 1 and columns[-1] and not columns[:-1].any():
-        return "only the last column: a tail that is cut off or an index that is off by one"
-    full_rows, full_columns = np.all(matrix, axis=1), np.all(matrix, axis=0)
-    if rows.any() and np.array_equal(rows, full_rows):
-        return (
-            f"whole rows ({int(rows.sum())} of {rows.size}): a row statistic (max, sum, scale) is wrong there"
-        )
-    if columns.any() and np.array_equal(columns, full_columns):
-        return f"whole columns ({int(columns.sum())} of {columns.size}): a column tile is wrong or stale"
-    (top, bottom), (left, right) = (_ends(x) for x in (rows, columns))
-    box = (bottom - top + 1) * (right - left + 1)
-    if box < matrix.size and np.count_nonzero(matrix) > 0.9 * box:
-        place = f"rows {top} to {bottom} and columns {left} to {right}"
-        return f"one box, {place}: one block or warp tile is wrong"
-    return f"scattered ({share:.1%} of the elements): a race, or rounding beyond the bound"
