@@ -13,6 +13,8 @@ from tests.browser.harness import model_data, mount
 from tests.views.fixture import fragment_info, load
 from tests.views.test_escaping import PAYLOADS, poisoned
 from tilebench.layouts import atoms
+from tilebench.layouts.digits import Digit
+from tilebench.layouts.fragment import FragmentLayout
 from tilebench.views.base import LANES, WARPS, rgb
 from tilebench.views.layout import holders
 
@@ -89,6 +91,118 @@ def test_hover_in_the_hardware_view_says_the_element(page: Any) -> None:
     page.get_by_label("view", exact=True).select_option("hardware")
     hover(page, 37, 5, 128, 128)
     assert "thread 37 (warp 1, lane 5), register 5" in status(page)
+
+
+def test_a_strip_is_cut_into_bands_with_labels(page: Any) -> None:
+    info = fragment_info("x", FragmentLayout((4, 512), ROWS[0], ROWS[1]), 32, "", 0)
+    mount(page, replace(load(), layouts=(info,)), ("layout",))
+    box = page.locator(".tb-over").bounding_box()
+    assert box["height"] > 150, "not four pixels high"
+    thread = holders(info).thread.reshape(info.shape)
+    for row, column in ((0, 3), (2, 70), (3, 511)):
+        band, at = divmod(column, 64)
+        assert pixel(page, band * 5 + row, at, 39, 64) == rgb(LANES)[thread[row, column] % 8].tolist()
+    hover(page, 5 * 7 + 3, 63, 39, 64)
+    assert status(page).startswith("row 3 column 511: thread 127")
+    gap = page.evaluate(PIXEL, [4, 10, 39, 64])
+    assert gap[3] == 0, "nothing is drawn between the bands"
+    page.locator(".tb-grid").focus()
+    page.keyboard.press("ArrowUp")
+    page.get_by_label("go to").fill("3,0")
+    page.get_by_label("go to").press("Enter")
+    page.locator(".tb-grid").focus()
+    page.keyboard.press("ArrowDown")
+    assert status(page).startswith("row 0 column 64"), "the keyboard steps over the gap"
+
+
+ROWS = (
+    (Digit(8, 1, 1), Digit(2, 1, 256)),
+    (Digit(32, 1, 8), Digit(4, 0, 1)),
+)
+
+
+def test_the_instruction_view_shows_a_b_and_c_of_one_instruction(page: Any) -> None:
+    mount(page, load())
+    page.get_by_label("view", exact=True).select_option("instruction")
+    assert page.locator(".tb-mma .tb-grid").count() == 3
+    a, b, c = (page.locator(f".tb-mma-{x}").bounding_box() for x in "abc")
+    assert a["x"] < c["x"] == b["x"], "A left, B and C right"
+    assert b["y"] < a["y"] == c["y"], "B above, A and C below"
+    over = page.locator(".tb-mma-c .tb-over").bounding_box()
+    page.mouse.move(over["x"] + 3.5 * over["width"] / 8, over["y"] + 7.5 * over["height"] / 16)
+    assert status(page) == (
+        "C row 7 column 3 of the instruction, C_local (7, 3): lane 29, register c1; "
+        "thread 29, register 1 of C_local"
+    )
+    page.get_by_label("along N").fill("3")
+    page.get_by_label("along M").fill("1")
+    page.get_by_label("warp", exact=True).fill("3")
+    page.mouse.move(over["x"] + 0.5 * over["width"] / 8, over["y"] + 0.5 * over["height"] / 16)
+    held = holders(load().layouts[0])
+    at = (64 + 16) * 128 + 64 + 24
+    assert f"thread {held.thread[at]}, register {held.register[at]} of C_local" in status(page)
+    page.mouse.down()
+    page.mouse.up()
+    pinned = page.evaluate("window.board.model.get('sel')")
+    assert pinned["coord"] == [80, 88]
+    assert pinned["instr"] == 1 * 8 + 3
+
+
+def test_colours_and_keys_of_instructions(page: Any) -> None:
+    mount(page, load())
+    page.get_by_label("colour").select_option("instruction")
+    same, other = pixel(page, 0, 0, 128, 128), pixel(page, 0, 8, 128, 128)
+    assert pixel(page, 15, 7, 128, 128) == same, "one instruction fills 16 by 8"
+    assert other != same
+    hover(page, 20, 9, 128, 128)
+    assert status(page).endswith("instruction 9 of 32 (mma.m16n8k16)")
+    page.locator(".tb-grid").focus()
+    for key, what in (("r", "register"), ("w", "warp"), ("i", "instruction"), ("b", "bank"), ("t", "thread")):
+        page.keyboard.press(key)
+        assert page.get_by_label("follow").input_value() == what
+
+
+def test_why_this_layout_leads_to_the_product(page: Any) -> None:
+    mount(page, load())
+    page.get_by_label("buffer").select_option("row_max")
+    links = page.locator(".tb-chain li").all_inner_texts()
+    assert len(links) == 4
+    assert links[0].startswith("row_max: projected on its dimensions from C_local")
+    page.locator(".tb-chain li").nth(1).get_by_role("button").click()
+    pinned = page.evaluate("window.board.model.get('sel')")
+    assert (pinned["line"], pinned["op"], pinned["buffer"]) == (12, "op3", "C_local")
+    assert page.get_by_label("buffer").input_value() == "C_local", "the view follows the pin"
+
+
+def test_the_bases_matrix_names_each_bit(page: Any) -> None:
+    mount(page, load())
+    page.locator(".tb-bases summary").click()
+    assert page.locator(".tb-bits .tb-on").count() == 14, "one 1 a column: nothing is held twice"
+    page.get_by_label("bit 2 of the thread").hover()
+    assert status(page) == "bit 2 of the thread (thread 4) moves i by 1"
+    page.get_by_label("buffer").select_option("row_max")
+    page.locator(".tb-bases summary").click()
+    page.get_by_label("bit 0 of the thread").focus()
+    assert status(page) == "bit 0 of the thread (thread 1) changes nothing: a copy"
+
+
+def test_ids_are_unique_though_every_widget_loads_the_module_anew(page: Any) -> None:
+    ids = page.evaluate(
+        """async (data) => {
+        const text = await (await fetch('/bundle.js')).text();
+        for (let k = 0; k < 3; k++) {
+          const url = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+          const widget = (await import(url)).default;
+          const el = document.createElement('div');
+          document.querySelector('main').append(el);
+          await widget.render({ model: window.makeModel(data), el });
+        }
+        return [...document.querySelectorAll('[id]')].map((e) => e.id);
+      }""",
+        model_data(load()),
+    )
+    assert len(ids) >= 30
+    assert len(ids) == len(set(ids))
 
 
 def test_a_replicated_element_names_all_its_holders(page: Any) -> None:
@@ -473,7 +587,7 @@ def test_a_fragment_of_128_by_256_is_drawn_in_time(page: Any) -> None:
     times = page.evaluate(
         """async (data) => {
         const best = { draw: 1e9, light: 1e9 };
-        for (let k = 0; k < 4; k++) {
+        for (let k = 0; k < 12; k++) {
           const start = performance.now();
           const b = await window.mount(data);
           b.el.querySelector('.tb-grid canvas').getContext('2d').getImageData(0, 0, 1, 1);

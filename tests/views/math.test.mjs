@@ -8,6 +8,7 @@ import * as layout from "../../tilebench/views/static/layout.js";
 import { ldmatrixWays, moved, variant } from "../../tilebench/views/static/smem.js";
 import { cleaned, busOf, buffersAt, heatColour, inkOn, LANES, WARPS, hues, ramp } from "../../tilebench/views/static/kit.js";
 import { boxOf, reuse, slicesOf, startOf, writerOf } from "../../tilebench/views/static/blocks.js";
+import { partsOf } from "../../tilebench/views/static/warps.js";
 import { folds } from "../../tilebench/views/static/code.js";
 import { about, byKind, isSpill, opcodeOf } from "../../tilebench/views/static/opcodes.js";
 import { placed } from "../../tilebench/views/static/lifetimes.js";
@@ -19,7 +20,9 @@ const read = (name) => JSON.parse(readFileSync(new URL(`../golden/${name}.json`,
 const report = read("report_fixture");
 const crc = (values) => crc32(Buffer.from(Int32Array.from(values).buffer));
 
-for (const c of read("layout_vectors")) {
+const vectors = read("layout_vectors");
+
+for (const c of vectors) {
   test(`${c.info.kind} ${c.name}: the same places as in Python`, () => {
     if (c.info.kind === "shared") {
       assert.equal(crc(math.byteOffsets(c.info)), c.bytes_crc);
@@ -113,6 +116,15 @@ test("one instruction's operands are those of the whole accumulator", () => {
   const a = math.holders(atom.a);
   assert.deepEqual([a.registers, math.holders(atom.b).registers, c.registers], [8, 4, 4]);
   assert.deepEqual([a.thread[8], a.register[8]], [0, 4], "row 0, column 8");
+});
+
+test("a warpgroup's instruction holds its accumulator as four warps of mma do", () => {
+  const { k, a, c } = math.wgmmaAtom(16, 24), held = math.holders(c), own = math.holders(a);
+  assert.deepEqual([k, held.threads, held.registers, own.registers], [16, 128, 12, 8]);
+  assert.equal(crc(held.element), vectors.find((v) => v.name === "wgmma accumulator").elements_crc, "as layouts/atoms.py");
+  assert.equal(math.ranges([0, 1, 2, 5, 7, 8]), "0–2, 5, 7–8");
+  const wide = { ...report.layouts[0], shape: [128, 24], threads: 128, registers: 24, reg: [...c.reg, { size: 2, dim: 0, stride: 64 }], thread: c.thread };
+  assert.deepEqual(partsOf(wide, 2)[1], { rows: "16–31, 80–95", columns: "0–23" });
 });
 
 test("registers belong to instructions", () => {

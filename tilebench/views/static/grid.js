@@ -58,7 +58,7 @@ export function grid(el, label, events) {
 
   function measure() {
     const aspect = data.aspect || 1;
-    const room = Math.max(120, (box.clientWidth || el.clientWidth || 600) - left());
+    const room = Math.max(24, (box.clientWidth || el.clientWidth || 600) - left());
     const s = Math.min(LARGEST_CELL, room / (data.columns * aspect), TALLEST / data.rows);
     view = { s, x: 0, y: 0, width: 1, height: 1, fit: s, room };
     size();

@@ -260,7 +260,9 @@ export function draw(el, state, act) {
     empty(legend);
     const { info } = p;
     if (own.view === "instruction" && productOf(report, info.buffer)) {
-      legend.append("colour: lane % 8; T lane, a b c register of the operand. A is bottom left, B top right, C bottom right");
+      const wide = productOf(report, info.buffer).atom[0] === 64;
+      legend.append(wide ? "colour: thread % 8; grey: read from shared memory; lines: warps. A is bottom left, B top right, C bottom right"
+        : "colour: lane % 8; T lane, a b c register of the operand. A is bottom left, B top right, C bottom right");
       return;
     }
     if (own.mode === "lane") LANES.forEach((c, k) => legend.append(swatch(c, `${k}`)));
@@ -268,7 +270,7 @@ export function draw(el, state, act) {
     else if (own.mode === "register") for (const k of new Set([0, info.registers >> 1, info.registers - 1])) legend.append(swatch(registerColours[k], `register ${k}`));
     else if (own.mode === "instruction") {
       for (let k = 0; k < Math.min(6, Math.ceil(info.registers / p.instructions.per)); k++) legend.append(swatch(instructionColours[(k * 5) % 12], `${k}`));
-      legend.append(`… ${Math.ceil(info.registers / p.instructions.per)} of a ${p.instructions.op ? "warp" : "thread"}, each ${p.instructions.name}`);
+      legend.append(`… ${Math.ceil(info.registers / p.instructions.per)} of a ${!p.instructions.op ? "thread" : p.instructions.op.atom[0] === 64 ? "warpgroup" : "warp"}, each ${p.instructions.name}`);
     } else if (own.mode === "value" && values()) for (const t of [0, 0.5, 1]) legend.append(swatch(valueColour(low + t * (high - low)), number(low + t * (high - low))));
     else if (own.mode === "value") legend.append("no values were recorded for this fragment");
     else if (p.bytes) for (let b = 0; b < 32; b += 4) legend.append(swatch(bankColours[b], `bank ${b}`));
@@ -323,7 +325,8 @@ export function draw(el, state, act) {
       else if (wanted === "warp" && thread >= 0) fits = (t) => t >> 5 === thread >> 5;
       else if (wanted === "register" && sel.reg >= 0 && mine) fits = (_t, r) => r === sel.reg;
       else if (wanted === "instruction" && sel.instr >= 0 && mine && thread >= 0) {
-        fits = p.instructions.op ? (t, r) => t >> 5 === thread >> 5 && Math.floor(r / per) === sel.instr : (t, r) => t >> 5 === thread >> 5 && Math.floor(r / per) === sel.instr;
+        const together = p.instructions.op?.atom[0] === 64 ? 7 : 5; // threads that carry an instruction out: a warpgroup, a warp
+        fits = (t, r) => t >> together === thread >> together && Math.floor(r / per) === sel.instr;
       } else if (wanted === "bank" && sel.bank >= 0 && p.bytes) { fits = (_t, _r, x) => math.bankOf(p.start + p.bytes[x]) === sel.bank; holding = false; }
       if (fits) {
         mask ??= gaps(cells);

@@ -352,6 +352,26 @@ export function mmaAtom(bits) {
   };
 }
 
+/**
+ * Who holds A (64, k) from registers and C (64, n) in one wgmma: the mma of each of four warps, as in layouts/atoms.py.
+ * @param {number} bits of the operands @param {number} n
+ */
+export function wgmmaAtom(bits, n) {
+  const one = mmaAtom(bits), digit = (size, dim, stride) => ({ size, dim, stride });
+  const warps = (atom, shape, reg) => ({ ...atom, shape, threads: 128, reg, registers: reg.reduce((x, d) => x * d.size, 1), thread: [...atom.thread, digit(4, 0, 16)] });
+  return { k: one.k, a: warps(one.a, [64, one.k], one.a.reg), c: warps(one.c, [64, n], [...one.c.reg, digit(n / 8, 1, 8)]) };
+}
+
+/** "0–15, 64–79" of ascending numbers. @param {Iterable<number>} numbers */
+export function ranges(numbers) {
+  const out = [];
+  for (const x of numbers) {
+    const last = out[out.length - 1];
+    if (last && last[1] === x - 1) last[1] = x; else out.push([x, x]);
+  }
+  return out.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)).join(", ");
+}
+
 /** "(3, 17)" @param {number[]} coord */
 export function coordText(coord) {
   return coord.length === 2 ? `row ${coord[0]} column ${coord[1]}` : coord.length === 1 ? `element ${coord[0]}` : `element (${coord.join(", ")})`;

@@ -236,7 +236,7 @@ export function draw(el, state, act) {
     const before = plain ? (known.length ? Math.max(...known.map(([x]) => waysOf(x, plain))) : ldmatrixWays(plain, math.byteOffsets(plain))) : 0;
     const what = known.length ? `worst of ${known.length} ${known.length === 1 ? "access" : "accesses"}` : "ldmatrix, 8 rows of 16 bytes";
     badge.textContent = worst ? `${what}: ${ways(worst)} (predicted from the ${known.length ? "addresses" : "layout"}${before ? `; ${before}-way without swizzle` : ""})` : "";
-    if (a) badge.textContent = `${a.kind} at line ${a.line}: the addresses depend on data, so its conflicts are not predicted`;
+    if (a) badge.textContent = `${a.kind} at line ${a.line}: ${a.conflict_ways ? "a unit of its own reads the tile as it is laid out, without conflicts" : "the addresses depend on data, so its conflicts are not predicted"}`;
     badge.dataset.bad = String(worst > 1);
   }
 
@@ -248,6 +248,7 @@ export function draw(el, state, act) {
     const options = info.table ? SWIZZLES.slice(0, 1) : SWIZZLES;
     const cell = (a, k, name) => {
       const other = variant(info, name), n = a.addresses.length ? waysOf(a, other) : 0;
+      if (!a.addresses.length && a.conflict_ways > 0) return name === "own" ? h("td", { title: "by a unit of its own, not by lanes" }, "none") : h("td", {}, "");
       const text = !a.addresses.length ? "?" : other ? String(n) : "–";
       const pick = () => { own.access = k; own.swizzle = name; own.phase = undefined; toolbar(); repaint(); };
       const is = own.access === k && own.swizzle === name;

@@ -159,14 +159,31 @@ function bytes(n) {
   return n >= 2 ** 20 ? `${number(n / 2 ** 20)} MiB` : n >= 1024 ? `${number(n / 1024)} KiB` : `${n} B`;
 }
 
+/** The rows and columns of a fragment that each warp holds, in words. @param {import("./math.js").LayoutInfo} info @param {number} warps */
+export function partsOf(info, warps) {
+  const held = math.holders(info), width = info.shape[info.shape.length - 1], height = info.shape[info.shape.length - 2] ?? 1;
+  return Array.from({ length: warps }, (_, w) => {
+    const rows = new Uint8Array(height), columns = new Uint8Array(width);
+    for (let q = w * 32 * held.registers; q < Math.min((w + 1) * 32 * held.registers, held.element.length); q++) {
+      const e = held.element[q];
+      if (e >= 0) { rows[Math.floor(e / width) % height] = 1; columns[e % width] = 1; }
+    }
+    const numbers = (marks) => [...marks.keys()].filter((k) => marks[k]);
+    return { rows: math.ranges(numbers(rows)), columns: math.ranges(numbers(columns)) };
+  });
+}
+
 /** A product's tile over its warps: C with a cell for each warp, the rows of A beside it, the columns of B above. */
 function productOf(el, report, op, act, say) {
   const [m, n] = op.warp_grid, t = op.operands?.length ? tiling(report, { ...op, atom: op.atom?.length ? op.atom : [16, 8, 16] }) : null;
   const tile = report.layouts.find((l) => l.kind === "fragment" && op.writes.includes(l.buffer));
   const [rows, columns] = tile ? tile.shape.slice(-2) : [m, n];
   const names = op.operands?.length ? op.operands : ["A", "B", op.writes[0] ?? "C"];
+  const parts = tile ? partsOf(tile, m * n) : [];
   const perM = rows / m, perN = columns / n;
-  const text = (w) => `warp ${w}: rows ${(w % m) * perM}–${(w % m + 1) * perM - 1} of ${names[0]} and ${names[2]}, columns ${Math.floor(w / m) * perN}–${(Math.floor(w / m) + 1) * perN - 1} of ${names[1]} and ${names[2]}${op.atom?.length && op.atom[0] === 16 ? `; ${Math.ceil(perM / op.atom[0])} × ${Math.ceil(perN / op.atom[1])} instructions ${op.instruction}, ${t ? Math.max(1, t.K / op.atom[2]) : 1} along K` : ""}`;
+  const rowsOf = (w) => parts[w]?.rows ?? `${(w % m) * perM}–${(w % m + 1) * perM - 1}`, columnsOf = (w) => parts[w]?.columns ?? `${Math.floor(w / m) * perN}–${(Math.floor(w / m) + 1) * perN - 1}`;
+  const many = t && op.atom?.length ? `; ${t.along[0]} × ${t.along[1]} instructions ${op.instruction}${t.warpgroup ? " of its warpgroup" : ""}, ${t.along[2]} along K` : "";
+  const text = (w) => `warp ${w}: rows ${rowsOf(w)} of ${names[0]} and ${names[2]}, columns ${columnsOf(w)} of ${names[1]} and ${names[2]}${many}`;
   const sel = (w) => ({ op: op.id, thread: w * 32, line: op.span?.line, buffer: op.writes[0] });
   const bandA = h("div", { class: "tb-band-a", "aria-hidden": "true" }), bandB = h("div", { class: "tb-band-b", "aria-hidden": "true" });
   const strips = { a: Array.from({ length: m }, () => h("i", {})), b: Array.from({ length: n }, () => h("i", {})) };
@@ -183,7 +200,7 @@ function productOf(el, report, op, act, say) {
       const cell = h("button", {
         type: "button", class: "tb-warp", "aria-label": text(w), style: { background: `rgb(${WARPS[w % 8].join(",")})` },
         on: { pointerenter: point, pointerleave: () => act.hover(null), focus: point, click: (event) => act.pin(sel(w), event.shiftKey) },
-      }, h("b", {}, `warp ${w}`), h("small", {}, `rows ${i * perM}–${(i + 1) * perM - 1}`), h("small", {}, `columns ${j * perN}–${(j + 1) * perN - 1}`));
+      }, h("b", {}, `warp ${w}`), h("small", {}, `rows ${rowsOf(w)}`), h("small", {}, `columns ${columnsOf(w)}`));
       cell.dataset.warp = String(w);
       all.push(cell);
       board.append(cell);
