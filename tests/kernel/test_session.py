@@ -327,6 +327,27 @@ def test_the_steps_of_a_block_are_recorded() -> None:
     assert [b.name for b in trace.buffers] == ["C_l"]
 
 
+LAST = """\
+@T.prim_func
+def late(X: T.Tensor((2048,), "float32"), Y: T.Tensor((2048,), "float32")):
+    with T.Kernel(64, threads=32) as bx:
+        f = T.alloc_fragment((32,), "float32")
+        if bx != 37:
+            T.clear(f)
+        for i in T.Parallel(32):
+            Y[bx * 32 + i] = X[bx * 32 + i] + f[i]
+"""
+
+
+def test_the_block_of_the_worst_element_is_looked_at_and_recorded() -> None:
+    report = tilebench.run(LAST, target="cpu", steps=()).report
+    assert report.ok is False
+    cause = next(f for f in report.findings if f.code == "TB274")
+    assert "block 37" in cause.text
+    assert cause.spans[0].line == 8
+    assert report.traces[0].block == (37,)
+
+
 def test_a_run_that_fails_still_shows_its_steps() -> None:
     report = tilebench.run(GEMM, target="interp", steps=("C_l",)).report
     assert report.ok is False

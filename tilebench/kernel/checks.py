@@ -25,6 +25,7 @@ from tilebench.kernel.args import bind
 from tilebench.kernel.emulate import emulate
 from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import span
+from tilebench.kernel.writers import block_writing
 from tilebench.profiling.work import count
 from tilebench.report import DiffInfo, Finding
 
@@ -97,7 +98,7 @@ def check_run(
         return Checked(diffs, found)  # every block ran with every check on
     counts = None
     if level in ("sim", "full") or (wrong and kernel.target.kind in ("cpu", "cuda")):
-        looked = examine(kernel, before, rule.seed, all_blocks=level == "full")
+        looked = examine(kernel, before, rule.seed, all_blocks=level == "full", wrong=diffs)
         found += looked.findings
         counts = looked.counts
         if wrong and looked.blocks and not any(f.severity == "error" for f in looked.findings):
@@ -187,10 +188,18 @@ class Examined:
     blocks: tuple[tuple[int, ...], ...] = ()
 
 
-def examine(kernel: Kernel, before: Sequence[Any], seed: int, *, all_blocks: bool = False) -> Examined:
+def examine(
+    kernel: Kernel,
+    before: Sequence[Any],
+    seed: int,
+    *,
+    all_blocks: bool = False,
+    wrong: Sequence[DiffInfo] = (),
+) -> Examined:
     """Emulate a few blocks (or all, in two orders, as far as FULL_SECONDS goes), with every check on.
 
-    What is found becomes findings; what was not looked at is said.
+    wrong: comparisons whose worst elements lie in the blocks to look at first. What is found becomes findings;
+    what was not looked at is said.
     """
     values = _host(before)
     outputs.poison(kernel, values)
@@ -205,8 +214,9 @@ def examine(kernel: Kernel, before: Sequence[Any], seed: int, *, all_blocks: boo
     chosen = (
         [tuple(int(i) for i in place) for place in np.ndindex(*call.grid)]
         if all_blocks
-        else verify.sample_blocks(call.grid, EXAMINED_BLOCKS, seed)
+        else _suspects(kernel, call.grid, wrong) + verify.sample_blocks(call.grid, EXAMINED_BLOCKS, seed)
     )
+    chosen = list(dict.fromkeys(chosen))
     limit = FULL_SECONDS if all_blocks else EXAMINE_SECONDS
     found: dict[tuple[Any, ...], Finding] = {}
     done: list[tuple[int, ...]] = []
@@ -235,6 +245,13 @@ def examine(kernel: Kernel, before: Sequence[Any], seed: int, *, all_blocks: boo
     return Examined(
         [*found.values(), _said(kernel, found.values(), done, total)], counts, tuple(values), tuple(done)
     )
+
+
+def _suspects(kernel: Kernel, grid: tuple[int, ...], wrong: Sequence[DiffInfo]) -> list[tuple[int, ...]]:
+    """The blocks that write the worst elements of wrong outputs."""
+    worst = [(d.output, d.worst[0].coord) for d in wrong if d.verdict == "fail" and d.worst]
+    found = (block_writing(kernel.prim, grid, output, coord) for output, coord in worst)
+    return [b for b in found if b is not None]
 
 
 def _said(kernel: Kernel, found: Any, done: Sequence[tuple[int, ...]], total: int) -> Finding:

@@ -77,7 +77,7 @@ def run(
     rtol: float | None = None,
     seed: int = 0,
     steps: Sequence[str] | None = None,
-    cta: Sequence[int] = (0, 0, 0),
+    cta: Sequence[int] | None = None,
     trace_warps: bool = False,
     override: str | Path = "",
     pass_configs: Mapping[Any, Any] | None = None,
@@ -92,7 +92,8 @@ def run(
     within the oracle's bounds, or within atol and rtol when one of them is given; settings: values of names
     that the program reads (kernel/settings.py); launch: False compiles only; check: 'none', 'static', 'sim'
     or 'full' (kernel/checks.py), True for static; bench: time it with this many rounds (0: the one run is
-    timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`;
+    timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`
+    (None: the one of the worst element, else the first);
     trace_warps: measure the timeline on the GPU; override: 'cuda' or a path, CUDA text edited by hand
     (kernel/override.py);
     launcher: launches in place of this process (kernel/isolate.py); history: earlier points of the roofline;
@@ -200,11 +201,13 @@ def _survived() -> Generator[list[TileError]]:
 
 
 def _with_steps(
-    report: Report, kernel: Kernel, before: Sequence[Any], steps: Sequence[str], cta: Sequence[int]
+    report: Report, kernel: Kernel, before: Sequence[Any], steps: Sequence[str], cta: Sequence[int] | None
 ) -> Report:
     from tilebench.kernel.record import trace_of, with_traces
+    from tilebench.kernel.writers import worst_block
 
-    trace = trace_of(kernel, before, block=tuple(cta), buffers=list(steps) or None, reference="oracle")
+    place = cta if cta is not None else worst_block(report) or (0, 0, 0)
+    trace = trace_of(kernel, before, block=tuple(place), buffers=list(steps) or None, reference="oracle")
     return with_traces(report, trace)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilebench.ir.tile import Kernel
+from tilebench.kernel.slices import slices
 from tilebench.report import Report, SliceInfo
 
 
@@ -16,6 +18,15 @@ def block_of(report: Report, output: str, element: Sequence[int]) -> tuple[int, 
         return None
     found = next((s for s in op.slices if s.buffer == output and s.mode == "write"), None)
     return None if found is None else _search(found, report.resources.grid, element)
+
+
+def block_writing(
+    prim: Kernel, grid: tuple[int, ...], output: str, element: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The same of a kernel that has no report yet."""
+    boxes = slices(prim, grid) if all(grid) else {}
+    found = [s for several in boxes.values() for s in several if s.buffer == output and s.mode == "write"]
+    return _search(found[-1], grid, element) if found else None
 
 
 def _search(found: SliceInfo, grid: Sequence[int], element: Sequence[int]) -> tuple[int, ...] | None:

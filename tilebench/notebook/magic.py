@@ -107,7 +107,10 @@ class TileMagics(Magics):
         "--steps", nargs="?", const="", default=None, metavar="BUF,BUF",
         help="record every step of one block for time travel: these buffers, or all",
     )  # fmt: skip
-    @argument("--cta", default="0,0,0", metavar="X,Y,Z", help="the block that --steps records")
+    @argument(
+        "--cta", default=None, metavar="X,Y,Z",
+        help="the block that --steps records; default: the one of the worst element, else the first",
+    )  # fmt: skip
     @argument("--trace-warps", action="store_true", help="measure the timeline on the GPU")
     @argument(
         "--compare", nargs="?", const="", default=None, metavar="NAME",
@@ -176,7 +179,8 @@ class TileMagics(Magics):
             "name": options.name, "launch": options.launch, "check": options.check, "bench": options.bench,
             "atol": options.atol, "rtol": options.rtol, "seed": options.seed,
             "steps": None if steps is None else tuple(s.strip() for s in steps.split(",") if s.strip()),
-            "cta": triple(options.cta), "trace_warps": options.trace_warps, "override": options.override,
+            "cta": None if options.cta is None else triple(options.cta),
+            "trace_warps": options.trace_warps, "override": options.override,
             "cell": f"In[{count}]", "first_line": 2,
         }  # fmt: skip
         table = None
