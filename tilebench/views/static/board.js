@@ -59,7 +59,8 @@ export function draw(el, state, act = busOf(state.report.id)) {
   restore(state, state.state);
   const wanted = (state.views ?? []).filter((v) => v !== "board" && TABS.some(([n]) => n === v));
   const tabs = TABS.filter(([name, , , has]) => (wanted.length ? wanted.includes(name) : true) && has(report));
-  const root = h("div", { class: "tb-board", "data-lm-suppress-shortcuts": "true" }); // JupyterLab's arrow keys stay out of the views
+  // JupyterLab takes arrow keys, Enter and Escape for itself unless the focused element says that it wants them
+  const root = h("div", { class: "tb-board", on: { focusin: (event) => { if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true"); } } });
   el.append(root);
   const mark = report.ok === true ? "PASS" : report.ok === false ? "FAIL" : "";
   root.append(h("p", { class: "tb-verdict" }, mark ? h("strong", { "data-verdict": report.ok ? "pass" : "fail" }, mark) : null, mark ? " " : null, h("b", {}, report.name), ` on ${report.target}: ${report.verdict || "not run"}`));
