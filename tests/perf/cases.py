@@ -1,0 +1,83 @@
+"""What a row of the table is made of: cases, the configurations of ours to choose from, inputs and peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[], Any]
+
+
+class NotHere(Exception):
+    """A peer that this machine does not have, or that cannot do the case; the text says why."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of ours: programs (several run one after the other) and pass configs."""
+
+    label: str
+    programs: tuple[Callable[[], Any], ...]
+    configs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass
+class Setup:
+    """A case on the GPU.
+
+    bind: from the kernels of a candidate to a launch of them all; outputs: tensors that a launch writes,
+    poisoned before the check; want: their values, from float32 arithmetic; peers: makers of launches, which
+    raise NotHere; check_peer: what a peer's launch gave is compared with want()[0] when it gives a tensor;
+    setup: refill what a launch of ours adds to.
+    """
+
+    bind: Callable[[Sequence[Any], Candidate], Run]
+    outputs: Sequence[Any]
+    want: Callable[[], Sequence[Any]]
+    peers: Mapping[str, Callable[[], Run]]
+    poison: bool = True
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape of a row. work / ms gives the rate in `unit`; bound: of the relative error."""
+
+    row: str
+    label: str
+    candidates: tuple[Candidate, ...]
+    prepare: Callable[[Path | None], Setup]
+    work: float
+    unit: str
+    bound: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """`ours` at least `ratio` times as fast as `peer`, as a geometric mean over the row's shapes.
+
+    most_ms: or no slower than this, where the peer is a figure.
+    """
+
+    peer: str
+    ratio: float
+
+
+REFERENCE = "reference"
+"""Names of the reference kernels' launches start with this."""
+
+
+def one(label: str, program: Callable[[], Any], **configs: Any) -> Candidate:
+    """A candidate of one kernel."""
+    return Candidate(label, (program,), configs)
+
+
+def same_arguments(*tensors: Any) -> Callable[[Sequence[Any], Candidate], Run]:
+    """The bind of a single kernel that takes these tensors."""
+
+    def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
+        del candidate
+        return kernels[0].bind(*tensors)
+
+    return bind
