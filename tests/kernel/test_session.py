@@ -249,6 +249,11 @@ def test_what_is_not_done_when_nothing_runs_is_said() -> None:
     result = add("cpu", launch=False, ref=lambda x: x, bench=3, steps=())
     said = [f.text for f in result.report.findings if f.kind == "not-done"]
     assert [t.split()[0] for t in said] == ["--ref", "--bench", "--steps"]
+    result = add("cpu", launch=False, check="full")
+    assert kinds(result)["not-done"] == "--check looked at nothing: the kernel was not run"
+    assert kinds(add("cpu", atol=1.0))["not-done"].startswith(
+        "--atol and --rtol did nothing: they are for --ref"
+    )
     result = add("cpu", check="none", ref=lambda x: x)
     assert kinds(result)["not-done"] == "--ref was not compared: checking is off"
     assert result.report.verdict == "ran, not checked"
@@ -259,6 +264,7 @@ def test_levels_of_checking() -> None:
     assert "emulated" not in kinds(add("cpu", check="static"))
     assert "all 2 blocks" in kinds(add("cpu", check="sim"))["emulated"]
     assert "no race" in kinds(add("interp", check="full"))["emulated"]
+    assert "no race" in kinds(add("emu:sm_80", check="full"))["emulated"]
     with pytest.raises(TileError, match="did you mean full"):
         add("cpu", check="ful")
 

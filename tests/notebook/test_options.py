@@ -104,6 +104,7 @@ def test_steps_of_a_block(shell: Any) -> None:
     assert trace["block"] == [1]
     assert [b["name"] for b in trace["buffers"]] == ["f", "Y"]
     assert report(run(shell, "--show step"))["traces"][0]["block"] == [0]
+    assert report(run(shell, "--cta 1"))["traces"][0]["block"] == [1]
     assert "no buffer called g" in words(run(shell, "--steps g"))
     assert "not in the grid" in words(run(shell, "--steps f --cta 7"))
     assert "--cta: expected X,Y,Z" in words(run(shell, "--steps f --cta one"))
@@ -190,6 +191,7 @@ def test_static_quiet_seed_and_traceback(shell: Any) -> None:
     assert report(run(shell, "--quiet", CELL.replace("N // BLOCK", "1")))["ok"] is False
     run(shell, "--seed 1 --as one --quiet")
     assert "Traceback" in words(run(shell, "--traceback", CELL.replace("T.copy(X", "T.cpy(X")))
+    assert "leave one out" in words(run(shell, "--isolate --no-run"))
     assert "does not act in a worker" in words(run(shell, "--isolate --override cuda"))
 
 

@@ -113,12 +113,18 @@ def run(
         prepared = prepare(program, args, settings, target, seed, pass_configs)
     kernel, values = prepared.kernel, prepared.values
     said: list[Finding] = [_override(kernel, override)] if override else []
+    if ref is None and (atol is not None or rtol is not None):
+        said += _not_done(tolerance=True, why="they are for --ref; the oracle has a bound of its own")
     if trace_warps:
         said += _not_done(trace=True, why="kernels carry no timers; the timeline is predicted")
     if not launch:
         _ = kernel.compilation
         said += _not_done(
-            ref=ref is not None, bench=bench, steps=steps is not None, why="the kernel was not run"
+            ref=ref is not None,
+            bench=bench,
+            steps=steps is not None,
+            check=level in ("sim", "full"),
+            why="the kernel was not run",
         )
         return Result(kernel, make_report(kernel, findings=said, history=history))
     _begin_listing(kernel)
@@ -218,7 +224,14 @@ def _override(kernel: Kernel, where: str | Path) -> Finding:
 
 
 def _not_done(
-    *, ref: bool = False, bench: int = 0, steps: bool = False, trace: bool = False, why: str
+    *,
+    ref: bool = False,
+    bench: int = 0,
+    steps: bool = False,
+    trace: bool = False,
+    check: bool = False,
+    tolerance: bool = False,
+    why: str,
 ) -> list[Finding]:
     """A finding for each option that was given and could not act."""
     given = (
@@ -226,6 +239,8 @@ def _not_done(
         ("--bench timed nothing", bool(bench)),
         ("--steps recorded nothing", steps),
         ("--trace-warps measured nothing", trace),
+        ("--check looked at nothing", check),
+        ("--atol and --rtol did nothing", tolerance),
     )
     return [Finding("not-done", "warning", f"{text}: {why}") for text, wanted in given if wanted]
 

@@ -168,7 +168,7 @@ class TileMagics(Magics):
         elif arguments is not None:
             arguments = (arguments,)
         steps = options.steps
-        if steps is None and "step" in (options.show or ()):
+        if steps is None and ("step" in (options.show or ()) or options.cta is not None):
             steps = ""
         count = cast("Any", self.shell).execution_count
         key = options.variable or options.name
@@ -256,6 +256,10 @@ class TileMagics(Magics):
             )
         if options.save and Path(options.save).suffix not in ENDINGS:
             raise UsageError(f"argument --save: {options.save!r} does not end in {', '.join(ENDINGS)}")
+        if options.isolate and not options.launch:
+            raise UsageError(
+                "--isolate runs the kernel in a worker, and --no-run runs nothing: leave one out"
+            )
         if options.bench < 0:
             raise UsageError("argument --bench: a number of rounds is not negative")
 
