@@ -145,9 +145,8 @@ export function stage(m, report, own, events) {
     if (own.mode === "error") {
       if (check && check.error) {
         const error = face.element ? Float64Array.from(face.element, (e) => (e >= 0 ? check.error[e] : 0)) : check.error;
-        const allowed = check.c.ratio > 0 ? check.c.error / check.c.ratio : 0;
-        p.cells.paint(differences(error, allowed));
-        p.range.textContent = `largest ${number(check.c.error)}`;
+        p.cells.paint(differences(error, check.c.wrong === 0 ? Infinity : check.c.ratio > 0 ? check.c.error / check.c.ratio : 0));
+        p.range.textContent = `largest ${check.c.error ? check.c.error.toExponential(1) : 0}${check.c.wrong ? `, ${check.c.wrong} wrong` : ""}`;
       } else {
         p.cells.paint(coloured(face.rows, face.columns, { values: state.values, written: new Uint8Array(state.values.length) }, scaleOf(null)));
         p.range.textContent = "not compared";

@@ -263,8 +263,10 @@ function one(el, m, state, act) {
 
   function sides() {
     empty(side);
-    const k = at(), chosen = look ?? kept;
-    const group = scene.plan.main, f = chosen ? scene.faces[chosen.buffer] : null;
+    const k = at(), group = scene.plan.main;
+    const bare = !group.some((b) => scene.faces[b].columns === 1) && !scene.plan.scalars.length && group.length;
+    const chosen = look ?? kept ?? (bare ? { buffer: group[0], cell: 0 } : null);
+    const f = chosen ? scene.faces[chosen.buffer] : null;
     const inGroup = chosen && group.includes(chosen.buffer);
     const row = inGroup ? Math.floor(chosen.cell / f.columns) : 0;
     const rows = [];
@@ -274,16 +276,18 @@ function one(el, m, state, act) {
     own.watches.forEach((w, n) => rows.push(watched(w, n, k)));
     if (chosen && scene.faces[chosen.buffer].columns > 1) rows.push(line(cellName(chosen.buffer, chosen.cell), k > 0 ? text(chosen.buffer, chosen.cell, k - 1) : "not written", text(chosen.buffer, chosen.cell, k), history(chosen.buffer, elementOf(chosen.buffer, chosen.cell))));
     if (rows.length) {
-      side.append(h("table", { class: "tb-table tb-watch" }, h("caption", {}, strips.length ? `row ${row}${chosen ? "" : " (hover a tile for another)"}` : "values"),
+      side.append(h("table", { class: "tb-table tb-watch" }, h("caption", {}, strips.length ? `row ${row}${look || kept ? "" : " (hover a tile for another)"}` : "values"),
         h("thead", {}, h("tr", {}, ...["", "before", "now", "over the steps"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, ...rows)));
     }
     side.append(adder);
-    if (chosen && !look) side.append(whoWrote(chosen.buffer, chosen.cell, k));
+    if (kept && !look) side.append(whoWrote(chosen.buffer, chosen.cell, k));
   }
 
   function line(name, before, now, curve, blank, remove) {
-    return h("tr", before !== now ? { class: "tb-new" } : {}, h("th", { scope: "row" }, name, remove ?? null), h("td", {}, blank ?? before), h("td", {}, h("b", {}, now)), h("td", {}, curve ? spark(curve) : ""));
+    return h("tr", before !== now ? { class: "tb-new" } : {}, h("th", { scope: "row" }, name, remove ?? null), h("td", {}, blank ?? dash(before)), h("td", {}, h("b", {}, dash(now))), h("td", {}, curve ? spark(curve) : ""));
   }
+
+  const dash = (text) => (text === "not written" ? "–" : text);
 
   function watched(w, n, k) {
     const remove = button("×", () => { own.watches.splice(n, 1); sides(); root.focus(); }, `no longer watch ${w.text}`);
@@ -312,7 +316,7 @@ function one(el, m, state, act) {
 
   /** A curve with a mark at the step that is shown. @param {Float64Array} values */
   function spark(values) {
-    const W = 150, H = 22;
+    const W = 140, H = 22;
     const x = (k) => 2 + (W - 4) * (total > 1 ? k / (total - 1) : 0), y = (v) => H - 3 - (H - 6) * (v - low) / (high - low || 1);
     let known = curves.get(values);
     if (!known) curves.set(values, known = curve(values));
@@ -374,7 +378,7 @@ function one(el, m, state, act) {
     });
     const here = h("rect", { x: 0, y: 0, width: 3, height: 10, class: "tb-tick-here" });
     ticks.append(here);
-    const box = h("div", { class: "tb-track" }, h("div", { class: "tb-iters" }, ...buttons), ticks);
+    const box = h("div", { class: "tb-track" }, m.outer ? h("div", { class: "tb-iters" }, ...buttons) : null, ticks);
     return {
       el: box,
       show(k) {

@@ -58,11 +58,15 @@ export function coloured(rows, columns, state, scale) {
   return out;
 }
 
-/** Colours of a map of differences: white for none, blue to yellow to red by powers of ten up to the largest. @param {Float64Array} error @param {number} allowed the difference at which blue ends */
+/**
+ * Colours of a map of differences: white for none, to blue for the largest that is allowed, yellow to red beyond.
+ * @param {Float64Array} error @param {number} allowed beyond it is wrong; Infinity when nothing is
+ */
 export function differences(error, allowed) {
   const out = new Uint8ClampedArray(4 * error.length);
+  const top = Math.min(allowed, error.reduce((a, b) => Math.max(a, b), 0)) || 1;
   for (let k = 0; k < error.length; k++) {
-    const c = heatColour(allowed > 0 ? error[k] / allowed : error[k] ? 1e6 : 0);
+    const c = heatColour(error[k] <= allowed ? error[k] / top : allowed > 0 ? error[k] / allowed : 1e6);
     out.set([c[0], c[1], c[2], 255], 4 * k);
   }
   return out;
