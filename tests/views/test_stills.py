@@ -15,7 +15,7 @@ import pytest
 from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
 from tilebench.report import REPORT_MIME, Figure, Report, from_json, to_json
-from tilebench.views import Board, Comparison, page, timeline, whatif, whole
+from tilebench.views import Board, Comparison, page, smem, timeline, warps, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME
 from tilebench.views.code import shortened
@@ -97,6 +97,30 @@ def test_text_says_the_verdict_and_where_every_figure_comes_from() -> None:
     for line in text.splitlines()[1:]:
         if line.startswith(("  compile", "  flops", "  bytes", "  predicted", "  occupancy")):
             assert any(word in line for word in ("predicted", "measured", "simulated")), line
+
+
+def test_the_parts_of_tensors_are_those_of_the_browser() -> None:
+    report = load()
+    grid = report.resources.grid
+    parts = {s.buffer: (s, p) for s, p in warps.tensors(report)}
+    a, tensor = parts["A"]
+    assert warps.box(a, (2, 1), grid, tensor.shape) == ((128, 128), (0, 512))
+    assert warps.reuse(a, grid, tensor.shape) == 4
+    assert warps.reuse(a, (), tensor.shape) is None
+    c, _ = parts["C"]
+    assert warps.box(c, (3, 3), grid, (500, 500)) == ((384, 116), (384, 116)), "cut to the tensor"
+    assert "each byte of A is read by 4 blocks (predicted)" in warps.sentence(report)
+
+
+def test_shared_memory_says_who_lives_when_and_where_conflicts_come_from() -> None:
+    report = load()
+    still = smem.still(report)
+    assert still is not None
+    assert "A_shared: bytes 0 to 24575, 3 copies, used from line 8 to line 12" in still.alt
+    assert smem.conflicts(report, "A_shared") == "worst access 1-way (simulated)"
+    kept = tuple(a for a in report.accesses if a.provenance == "predicted")
+    assert smem.conflicts(replace(report, accesses=kept), "A_shared") == "worst access 1-way (predicted)"
+    assert smem.conflicts(report, "C_local") == ""
 
 
 def test_a_figure_is_never_bare() -> None:

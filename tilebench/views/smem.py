@@ -7,8 +7,21 @@ from typing import Any
 import numpy as np
 
 from tilebench.layouts.shared import SharedLayout, Swizzle
-from tilebench.report import LayoutInfo, Report
-from tilebench.views.base import QUIET, Still, clip, hues, new_figure, no_axes, png, titled, write
+from tilebench.report import BufferInfo, LayoutInfo, Report
+from tilebench.views.base import (
+    INK,
+    QUIET,
+    WARPS,
+    Still,
+    clip,
+    hues,
+    new_figure,
+    no_axes,
+    png,
+    quiet,
+    titled,
+    write,
+)
 
 LINE_BYTES = 128
 """Bytes of one row of all 32 banks."""
@@ -114,27 +127,78 @@ def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
             ax,
             k,
             len(grid) - 0.1,
-            f"{4 * k}–{4 * k + 3}",
+            str(4 * k),
             ha="center",
             fontsize=6,
             color=QUIET,
             clip_on=False,
         )
     titled(ax, f"{clip(info.buffer, 20)}: {swizzle_name(info)}")
-    note = conflicts(report, info.buffer)
-    shown = f"banks; bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}" + (
-        f"; {note}" if note else ""
+    shown = [f"first bank of four; bytes 0–{grid.shape[0] * LINE_BYTES - 1} of {lines * LINE_BYTES}"]
+    shown += [note] if (note := conflicts(report, info.buffer)) else []
+    for k, text in enumerate(shown):
+        place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
+        line = ax.annotate(text, (0, 0), xytext=(0, -14 - 9 * k), fontsize=6.5, color=QUIET, **place)
+        line.set_parse_math(False)
+
+
+def placed(report: Report) -> list[BufferInfo]:
+    """The shared buffers that have a place, and the scratch of ops, by their bytes."""
+    found = [b for b in report.buffers if b.scope.startswith("shared") and b.offset is not None]
+    found += [report.scratch] if report.scratch is not None else []
+    return sorted(found, key=lambda b: (b.offset or 0, b.first))
+
+
+def paint_map(ax: Any, report: Report) -> None:
+    """Draw which buffer has which bytes while which statements run: time to the right, bytes downwards."""
+    from matplotlib.patches import Rectangle
+
+    buffers = placed(report)
+    total = max(
+        [report.resources.shared_bytes, *((b.offset or 0) + b.bytes * b.versions for b in buffers), 1]
     )
-    write(ax, 0.0, -0.13, clip(shown, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
+    end = max([len(report.statement_lines), *(b.last + 1 for b in buffers), 1])
+    for k, b in enumerate(buffers):
+        size = b.bytes * b.versions
+        ax.add_patch(
+            Rectangle(
+                (b.first, b.offset or 0), b.last + 1 - b.first, size,
+                facecolor=WARPS[k % len(WARPS)], edgecolor=INK, linewidth=0.7,
+            )
+        )  # fmt: skip
+        copies = f" ×{b.versions}" if b.versions > 1 else ""
+        write(
+            ax, b.first + 0.02 * end, (b.offset or 0) + size / 2, clip(f"{b.name}{copies}", 22), fontsize=6.5
+        )
+    ax.set_xlim(0, end)
+    ax.set_ylim(total, 0)
+    ax.set_yticks([0, total])
+    ax.set_xticks([])
+    quiet(ax)
+    titled(ax, f"{total} bytes over the program")
+
+
+def lifetime(report: Report, buffer: BufferInfo) -> str:
+    """'A_s: bytes 0 to 24575, 3 copies, used from line 50 to line 55'."""
+    start, size = buffer.offset or 0, buffer.bytes * buffer.versions
+    text = f"{buffer.name}: bytes {start} to {start + size - 1}"
+    text += f", {buffer.versions} copies" if buffer.versions > 1 else ""
+    lines = [n for n in report.statement_lines[buffer.first : buffer.last + 1] if n]
+    return text + (f", used from line {lines[0]} to line {max(lines)}" if lines else "")
 
 
 def still(report: Report) -> Still | None:
-    """The shared tiles of a report side by side, or None when there is none."""
-    shown = tiles(report)[:4]
+    """The byte map over time and the shared tiles of a report side by side, or None when there is none."""
+    shown = tiles(report)[:3]
     if not shown:
         return None
     figure = new_figure(9.5, 3.4)
+    mapped = placed(report)
+    panels = len(shown) + bool(mapped)
+    if mapped:
+        paint_map(figure.add_subplot(1, panels, 1), report)
     for k, info in enumerate(shown):
-        paint(figure.add_subplot(1, len(shown), k + 1), report, info)
-    figure.subplots_adjust(left=0.02, right=0.98, top=0.9, bottom=0.16, wspace=0.1)
-    return Still(png(figure), "image/png", "Shared memory by banks. " + ". ".join(sentence(i) for i in shown))
+        paint(figure.add_subplot(1, panels, k + 1 + bool(mapped)), report, info)
+    figure.subplots_adjust(left=0.06 if mapped else 0.02, right=0.98, top=0.9, bottom=0.16, wspace=0.1)
+    words = [sentence(i) for i in shown] + [lifetime(report, b) for b in mapped]
+    return Still(png(figure), "image/png", "Shared memory by banks and over time. " + ". ".join(words))

@@ -1,11 +1,32 @@
-"""From the grid to the warps: which warps have which role, and which part of each product a warp owns."""
+"""From the grid to the warps: which part of each tensor a block touches, and of each product a warp owns."""
 
 from __future__ import annotations
 
+import itertools
+from math import prod
 from typing import Any
 
-from tilebench.report import Report
-from tilebench.views.base import WARPS, Still, clip, html_table, new_figure, no_axes, png, titled, write
+from tilebench.report import BufferInfo, OpInfo, Report, SliceInfo
+from tilebench.views.base import (
+    INK,
+    PANEL,
+    QUIET,
+    WARPS,
+    Still,
+    clip,
+    html_table,
+    new_figure,
+    no_axes,
+    number,
+    png,
+    titled,
+    write,
+)
+
+MOST_BLOCKS = 65_536
+"""Blocks of a grid over which reuse is counted."""
+Box = tuple[tuple[int, int], ...]
+"""(start, extent) of each dimension."""
 
 
 def roles(report: Report) -> list[tuple[str, int, int]]:
@@ -15,24 +36,73 @@ def roles(report: Report) -> list[tuple[str, int, int]]:
     return [("all", 0, max(1, -(-report.resources.threads // 32)))] if report.resources.threads else []
 
 
-def gemms(report: Report) -> list[tuple[str, tuple[int, int]]]:
-    """(text, warps along M and N) of each product that is divided among warps."""
-    return [(o.text, o.warp_grid) for o in report.ops if o.name == "gemm"]
+def gemms(report: Report) -> list[OpInfo]:
+    """The products, which are divided among warps."""
+    return [o for o in report.ops if o.name == "gemm"]
+
+
+def tensors(report: Report) -> list[tuple[SliceInfo, BufferInfo]]:
+    """Each part of a tensor that blocks touch, once, with the tensor."""
+    params = {p.name: p for p in report.params}
+    found: dict[tuple[object, ...], tuple[SliceInfo, BufferInfo]] = {}
+    for op in report.ops:
+        for s in op.slices:
+            if s.buffer in params and s.extents and params[s.buffer].shape:
+                key = (s.buffer, s.mode, s.extents, s.base, s.blocks, s.loop, s.trips)
+                found.setdefault(key, (s, params[s.buffer]))
+    return list(found.values())
+
+
+def box(s: SliceInfo, block: tuple[int, ...], grid: tuple[int, ...], shape: tuple[int, ...]) -> Box:
+    """What a block touches over all iterations, cut to the tensor."""
+    flat = 0
+    for x, n in zip(reversed(block), reversed(grid), strict=True):
+        flat = flat * n + x
+    out: list[tuple[int, int]] = []
+    for d, extent in enumerate(s.extents):
+        start = (
+            int(s.table[flat, d])
+            if s.table is not None
+            else s.base[d] + sum(c * x for c, x in zip(s.blocks[d], block, strict=False))
+        )
+        end = min(shape[d], start + extent + s.loop[d] * (s.trips - 1))
+        out.append((max(0, start), max(0, end - max(0, start))))
+    return tuple(out)
+
+
+def reuse(s: SliceInfo, grid: tuple[int, ...], shape: tuple[int, ...]) -> float | None:
+    """How many blocks read each byte, on average; None for a grid that is not known or too large to count."""
+    if not grid or not all(grid) or prod(grid) > MOST_BLOCKS:
+        return None
+    boxes: dict[Box, int] = {}
+    asked = 0
+    for place in itertools.product(*(range(n) for n in reversed(grid))):
+        b = box(s, tuple(reversed(place)), grid, shape)
+        boxes[b] = prod(n for _, n in b)
+        asked += boxes[b]
+    distinct = min(sum(boxes.values()), prod(shape))
+    return asked / distinct if distinct else None
 
 
 def sentence(report: Report) -> str:
     """One line that stands for the picture."""
-    grid = " x ".join(map(str, report.resources.grid)) or "?"
-    parts = [f"grid {grid} of blocks with {report.resources.threads} threads"]
+    grid = report.resources.grid
+    shown = " x ".join(map(str, grid)) or "?"
+    parts = [f"grid {shown} of blocks with {report.resources.threads} threads"]
     parts += [f"role {name}: warps {first} to {first + count - 1}" for name, first, count in roles(report)]
-    parts += [f"{clip(text, 40)}: warps {m} x {n}" for text, (m, n) in gemms(report)]
+    parts += [f"{clip(o.text, 40)}: warps {o.warp_grid[0]} x {o.warp_grid[1]}" for o in gemms(report)]
+    for s, p in tensors(report):
+        times = reuse(s, grid, p.shape) if s.mode == "read" else None
+        if times is not None:
+            blocks = "block" if times == 1 else "blocks"
+            parts.append(f"each byte of {p.name} is read by {number(times)} {blocks} (predicted)")
     return "; ".join(parts)
 
 
 def paint(ax: Any, report: Report) -> None:
     """Draw the warps of the first product over its tile, as rows x columns."""
     found = gemms(report)
-    m, n = found[0][1] if found else (1, max(1, report.resources.threads // 32))
+    m, n = found[0].warp_grid if found else (1, max(1, report.resources.threads // 32))
     for w in range(m * n):
         i, j = w % m, w // m
         ax.add_patch(_box(j / n, 1 - (i + 1) / m, 1 / n, 1 / m, WARPS[w % 8]))
@@ -40,13 +110,44 @@ def paint(ax: Any, report: Report) -> None:
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     no_axes(ax)
-    titled(ax, f"warps {m} x {n} over {clip(found[0][0], 40)}" if found else f"{m * n} warps")
+    into = found[0].operands[2] if found and len(found[0].operands) == 3 else ""
+    titled(ax, f"{m} x {n} warps over {clip(into, 16) or 'the product'}" if found else f"{m * n} warps")
+
+
+def paint_tensor(ax: Any, report: Report, s: SliceInfo, tensor: BufferInfo) -> None:
+    """Draw a tensor along its last two dimensions with the part of the first block, and of its first step."""
+    grid = report.resources.grid
+    block = tuple(0 for _ in grid)
+    whole = list(box(s, block, grid, tensor.shape))
+    rows, columns = (1, *tensor.shape)[-2:]
+    scale = max(rows, columns)
+    ax.add_patch(_box(0, -rows / scale, columns / scale, rows / scale, PANEL))
+    (y, height), (x, width) = [(0, 1), *whole][-2:]
+    ax.add_patch(_box(x / scale, -(y + height) / scale, width / scale, height / scale, WARPS[1]))
+    if s.trips > 1:
+        tall, wide = (1, *s.extents)[-2:]
+        ax.add_patch(_box(x / scale, -(y + tall) / scale, wide / scale, tall / scale, "#b3001b"))
+    ax.set_xlim(-0.02, 1.02)
+    ax.set_ylim(-1.02, 0.02)
+    ax.set_aspect("equal")
+    ax.set_anchor("NW")
+    no_axes(ax)
+    titled(ax, f"{clip(tensor.name, 10)} {'x'.join(map(str, tensor.shape))}, {s.mode}")
+    notes = ["[" + ", ".join(f"{a}:{a + n}" if n != 1 else str(a) for a, n in whole) + "]"]
+    times = reuse(s, grid, tensor.shape) if s.mode == "read" else None
+    notes += [f"read by {number(times)} block{'' if times == 1 else 's'} a byte"] if times is not None else []
+    for k, text in enumerate(notes):
+        note = ax.annotate(
+            text, (0, 0), xytext=(0, -8 - 10 * k), xycoords="axes fraction", textcoords="offset points",
+            fontsize=6.5, color=QUIET,
+        )  # fmt: skip
+        note.set_parse_math(False)
 
 
 def _box(x: float, y: float, width: float, height: float, colour: str) -> Any:
     from matplotlib.patches import Rectangle
 
-    return Rectangle((x, y), width, height, facecolor=colour, edgecolor="#24292f", linewidth=0.8)
+    return Rectangle((x, y), width, height, facecolor=colour, edgecolor=INK, linewidth=0.8)
 
 
 def html(report: Report) -> str:
@@ -57,9 +158,15 @@ def html(report: Report) -> str:
 
 
 def still(report: Report) -> Still | None:
-    """The warps of a report, or None without threads."""
+    """The warps of a report and the first block's part of each tensor, or None without threads."""
     if not roles(report):
         return None
-    figure = new_figure(4, 2.6)
-    paint(figure.add_axes((0.03, 0.04, 0.94, 0.84)), report)
+    known = bool(report.resources.grid) and all(report.resources.grid)
+    shown = tensors(report)[:4] if known else []
+    figure = new_figure(4 + 1.9 * len(shown), 2.8)
+    total = 4 + 1.9 * len(shown)
+    paint(figure.add_axes((0.12 / total, 0.05, 3.7 / total, 0.84)), report)
+    for k, (s, tensor) in enumerate(shown):
+        left = (4.1 + 1.9 * k) / total
+        paint_tensor(figure.add_axes((left, 0.14, 1.7 / total, 0.75)), report, s, tensor)
     return Still(png(figure), "image/png", sentence(report))
