@@ -247,7 +247,7 @@ function one(el, m, state, act) {
     }
     const s = m.steps[k], parts = [`step ${m.number(k) + 1} of ${trace.total}`];
     if (vars(k)) parts.push(vars(k));
-    parts.push(`line ${site(k).line}, ${site(k).name}`);
+    parts.push(`line ${site(k).line}, ${trace.level === "thread" ? site(k).text.slice(0, 90) : site(k).name}`);
     const writes = [...new Set(s.writes.map((w) => w.buffer))].map((b) => {
       const info = m.buffers[b];
       if (!info.shape.length) return `${info.name} = ${text(b, 0, k)}`;
