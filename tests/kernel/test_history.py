@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 from tests.views.fixture import load
-from tests.views.more import changed, with_history
+from tests.views.more import changed, everything, with_history
+from tilebench.kernel.export import save
 from tilebench.kernel.history import REMEMBERED, continued
 from tilebench.report import Report
 
@@ -52,3 +55,9 @@ def test_a_long_path_is_cut_at_its_beginning() -> None:
     assert report.roofline is not None
     assert [p.id for p in report.roofline.points][-1] == f"k{REMEMBERED + 4}"
     assert len(report.roofline.points) == REMEMBERED + 1
+
+
+def test_timelines_are_written_for_perfetto(tmp_path: Path) -> None:
+    path = save(everything(), tmp_path / "matmul.trace.json")
+    events = json.loads(path.read_text())["traceEvents"]
+    assert sum(e["ph"] == "X" for e in events) == sum(len(t.bars) for t in everything().timelines)

@@ -1,5 +1,5 @@
-"""A report on disk: JSON or .tbz to read back, or one HTML page with its pictures that needs no script and no
-network.
+"""A report on disk: JSON or .tbz to read back, one HTML page with its pictures that needs no script and no
+network, or its timelines as a .trace.json for Perfetto and chrome://tracing.
 
 A .tbz is a zip archive: `report.json`, in which an array is {"dtype", "shape", "file"}, and the bytes of each
 array in `arrays/N`. Nothing in it is executed when it is read, and nothing is written to the disk.
@@ -17,18 +17,27 @@ from typing import Any, cast
 from tilebench.report import REPORT_VERSION, Report, from_json, to_json
 
 ENDINGS = (".tbz", ".json", ".html")
+TRACE = ".trace.json"
 LARGEST_BYTES = 1 << 30
 """Of an archive's contents: a file that unpacks to more is refused."""
 
 
 def write_report(report: Report | Sequence[Report], path: Path) -> None:
-    """Write one report (.tbz, .json) or one or several (.html). Raises ValueError for another ending."""
+    """Write one report (.tbz, .json), its timelines alone (.trace.json), or one or several (.html).
+
+    Raises ValueError for another ending.
+    """
     reports = [report] if isinstance(report, Report) else list(report)
     if path.suffix not in ENDINGS:
         raise ValueError(f"{path.name}: write a report as {', '.join(ENDINGS)}")
     if path.suffix != ".html" and len(reports) != 1:
         raise ValueError(f"a {path.suffix} file holds one report")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.endswith(TRACE):
+        from tilebench.views.timeline import chrome_trace
+
+        path.write_text(json.dumps(chrome_trace(reports[0])))
+        return
     match path.suffix:
         case ".json":
             path.write_text(json.dumps(to_json(reports[0])))
