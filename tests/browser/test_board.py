@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.harness import model_data, mount
+from tests.kernel.test_record import recorded
 from tests.views.fixture import fragment_info, load
 from tests.views.test_escaping import PAYLOADS, poisoned
 from tilebench.layouts import atoms
@@ -160,6 +161,27 @@ def test_colours_and_keys_of_instructions(page: Any) -> None:
     for key, what in (("r", "register"), ("w", "warp"), ("i", "instruction"), ("b", "bank"), ("t", "thread")):
         page.keyboard.press(key)
         assert page.get_by_label("follow").input_value() == what
+
+
+def test_recorded_values_colour_a_fragment_at_the_step_on_the_bus(page: Any) -> None:
+    report = recorded().report
+    mount(page, report, ("layout",))
+    colour = page.get_by_label("colour")
+    colour.locator("option[value=value]").wait_for(state="attached")
+    page.get_by_label("buffer").select_option("m")
+    colour.select_option("value")
+    last = len(report.traces[0].steps) - 1
+    rows, columns = 4, 16
+    hover(page, 0, 0, rows, columns)
+    values = recorded().value("m", last)
+    assert f"value {values[0]:.3g} after step {last}" in status(page)
+    page.evaluate("window.board.model.change('sel', {step: 0})")
+    hover(page, 0, 1, rows, columns)
+    assert status(page).endswith("not written by step 0")
+    lowest, highest = int(values.argmin()), int(values.argmax())
+    page.evaluate(f"window.board.model.change('sel', {{step: {last}}})")
+    assert pixel(page, *divmod(lowest, 16), rows, columns) == [143, 170, 255]
+    assert pixel(page, *divmod(highest, 16), rows, columns) == [255, 245, 140]
 
 
 def test_why_this_layout_leads_to_the_product(page: Any) -> None:

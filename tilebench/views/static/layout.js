@@ -1,8 +1,9 @@
 // Who holds each element: the tensor view (cell -> thread, register), the hardware view (thread, register -> element) and the
 // instruction view (one matrix instruction with its operands).
-import { h, choice, button, empty, lit, buffersAt, swatch, lineButton, table, number, heatColour, LANES, WARPS, hues, ramp } from "./kit.js";
+import { h, choice, button, empty, lit, buffersAt, swatch, lineButton, table, number, LANES, WARPS, hues, ramp } from "./kit.js";
 import { grid, roomFor } from "./grid.js";
 import { triple, productOf } from "./mma.js";
+import { open, inflated } from "./trace.js";
 import * as math from "./math.js";
 
 const MODES = [["lane", "thread"], ["register", "register"], ["warp", "warp"], ["bank", "bank"], ["instruction", "instruction"], ["value", "value"]];
@@ -108,7 +109,29 @@ export function draw(el, state, act) {
   /** @type {any} */
   let shape = { rows: 1, columns: 1, elementAt: (_r, _c) => -1, cellOf: (_e) => null, placeAt: () => undefined, isGap: () => false };
   let endTriple = () => {};
-  const values = () => state.values?.[p.info.buffer];
+  // values that were recorded for time travel: those of the step that is on the bus, or of the last
+  const trace = (report.traces ?? []).find((t) => t.level === "tile" && t.data);
+  let play = null, alive = true, step = -1;
+  if (trace) {
+    inflated(trace.data).then((bytes) => {
+      if (!alive) return;
+      play = open(trace, bytes);
+      toolbar();
+      if (own.mode === "value") repaint();
+    }).catch((error) => { status.textContent = `the recorded values cannot be read: ${error.message}`; });
+  }
+  const stepNow = () => {
+    const on = lit(act.now()).find((s) => Number.isInteger(s.step));
+    return Math.max(0, Math.min(trace.steps.length - 1, on ? on.step : trace.steps.length - 1));
+  };
+  /** What the fragment held then; undefined when it was not recorded. @returns {{values: Float64Array, written: Uint8Array}|undefined} */
+  const values = () => {
+    const b = play?.byName.get(p.info.buffer);
+    if (b === undefined || math.product(play.buffers[b].shape) !== math.product(p.info.shape)) return undefined;
+    const version = play.versionAt(b, stepNow());
+    const size = math.product(p.info.shape);
+    return version < 0 ? { values: new Float64Array(size), written: new Uint8Array(size) } : play.stateOf(b, version);
+  };
 
   const g = grid(stage, "who holds each element", {
     hover(cell) {
@@ -140,9 +163,9 @@ export function draw(el, state, act) {
 
   function say(element, place) {
     let text = sentence(p, element, place);
-    const s = selectionOf(p, element, place), v = values();
+    const s = selectionOf(p, element, place), v = own.mode === "value" ? values() : undefined;
     if (own.mode === "instruction" || own.follow === "instruction") text += `, instruction ${s.instr} of ${Math.ceil(p.info.registers / p.instructions.per)} (${p.instructions.name})`;
-    if (v) text += `, value ${number(v[element])}`;
+    if (v) text += v.written[element] ? `, value ${number(v.values[element])} after step ${stepNow()}` : `, not written by step ${stepNow()}`;
     status.textContent = text;
     formulas(element, s);
     holdersList(element);
@@ -153,12 +176,13 @@ export function draw(el, state, act) {
     if (own.mode === "register") return registerColours[reg];
     if (own.mode === "bank" && p.bytes) return bankColours[math.bankOf(p.start + p.bytes[element])];
     if (own.mode === "instruction") return instructionColours[(Math.floor(reg / p.instructions.per) * 5) % 12];
-    if (own.mode === "value" && values()) return valueColour(values()[element]);
+    if (own.mode === "value" && seen) return valueColour(seen.values[element]);
     return LANES[thread & 7];
   }
+  /** @type {any} */ let seen = undefined;
   let warpColours = WARPS, registerColours = ramp(1), low = 0, high = 1;
   const bankColours = hues(32), instructionColours = hues(12), valueRamp = ramp(64);
-  const valueColour = (v) => (Number.isFinite(v) ? valueRamp[Math.round(63 * (high > low ? (v - low) / (high - low) : 0))] : heatColour(Infinity));
+  const valueColour = (v) => (Number.isFinite(v) ? valueRamp[Math.round(63 * (high > low ? (v - low) / (high - low) : 0))] : [255, 0, 200]);
 
   /** The tile as this view sees it, wrapped where it would be a strip. */
   function plane() {
@@ -204,13 +228,15 @@ export function draw(el, state, act) {
     }
     registerColours = ramp(Math.max(1, info.registers));
     warpColours = info.threads > 256 ? hues(Math.ceil(info.threads / 32)) : WARPS;
-    const v = values();
-    if (v) { low = Infinity; high = -Infinity; for (const x of v) if (Number.isFinite(x)) { low = Math.min(low, x); high = Math.max(high, x); } }
+    const v = own.mode === "value" ? values() : undefined;
+    seen = v;
+    if (v) { low = Infinity; high = -Infinity; for (const [e, x] of v.values.entries()) if (v.written[e] && Number.isFinite(x)) { low = Math.min(low, x); high = Math.max(high, x); } }
     shape = plane();
     const { rows, columns } = shape;
     const colours = new Uint8ClampedArray(rows * columns * 4), edges = new Uint8Array(rows * columns), hatch = new Uint8Array(rows * columns), many = new Uint8Array(rows * columns);
     const warps = new Int32Array(rows * columns).fill(-2), groups = new Int32Array(rows * columns).fill(-2);
     const wanted = own.mode === "instruction";
+    step = trace ? stepNow() : -1;
     for (let r = 0; r < rows; r++) {
       for (let c = 0; c < columns; c++) {
         const k = r * columns + c;
@@ -220,7 +246,7 @@ export function draw(el, state, act) {
         const reg = place ? place[1] : e >= 0 ? held.register[e] : -1;
         warps[k] = thread < 0 ? -1 : thread >> 5;
         groups[k] = thread < 0 ? -1 : Math.floor(reg / p.instructions.per) + (p.instructions.op ? 0 : thread << 10);
-        if (e < 0 || thread < 0) { hatch[k] = 1; continue; }
+        if (e < 0 || thread < 0 || (v && !v.written[e])) { hatch[k] = 1; continue; }
         const colour = colourOf(thread, reg, e);
         colours[4 * k] = colour[0];
         colours[4 * k + 1] = colour[1];
@@ -243,7 +269,7 @@ export function draw(el, state, act) {
         if (shape.isGap(r, c)) return [];
         const e = shape.elementAt(r, c);
         if (e < 0 || held.thread[e] < 0) return ["–"];
-        return own.mode === "value" && v ? [number(v[e])] : [`T${held.thread[e]}`, `V${held.register[e]}`];
+        return v ? [v.written[e] ? number(v.values[e]) : "–"] : [`T${held.thread[e]}`, `V${held.register[e]}`];
       };
     const bands = shape.along === "columns" ? Array.from({ length: shape.count }, (_, k) => k * ((rows + 1) / shape.count)) : undefined;
     g.set({
@@ -271,7 +297,7 @@ export function draw(el, state, act) {
     else if (own.mode === "instruction") {
       for (let k = 0; k < Math.min(6, Math.ceil(info.registers / p.instructions.per)); k++) legend.append(swatch(instructionColours[(k * 5) % 12], `${k}`));
       legend.append(`… ${Math.ceil(info.registers / p.instructions.per)} of a ${!p.instructions.op ? "thread" : p.instructions.op.atom[0] === 64 ? "warpgroup" : "warp"}, each ${p.instructions.name}`);
-    } else if (own.mode === "value" && values()) for (const t of [0, 0.5, 1]) legend.append(swatch(valueColour(low + t * (high - low)), number(low + t * (high - low))));
+    } else if (own.mode === "value" && seen && low <= high) for (const t of [0, 0.5, 1]) legend.append(swatch(valueColour(low + t * (high - low)), number(low + t * (high - low))));
     else if (own.mode === "value") legend.append("no values were recorded for this fragment");
     else if (p.bytes) for (let b = 0; b < 32; b += 4) legend.append(swatch(bankColours[b], `bank ${b}`));
     else legend.append("no shared tile of this shape: banks are not known for this fragment");
@@ -521,7 +547,7 @@ export function draw(el, state, act) {
       if (next && next !== p.info.buffer && !(own.view === "instruction" && productOf(report, p.info.buffer)?.operands.includes(next))) show(next);
       if (pinned.buffer === p.info.buffer && pinned.coord?.length === p.info.shape.length) showElement(math.flatten(p.info.shape, pinned.coord));
     }
-    light();
+    if (own.mode === "value" && play && stepNow() !== step) repaint(); else light();
   });
-  return () => { off(); resized.disconnect(); endTriple(); g.end(); };
+  return () => { alive = false; off(); resized.disconnect(); endTriple(); g.end(); };
 }
