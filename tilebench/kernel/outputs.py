@@ -45,7 +45,7 @@ def _bits(value: Any, dtype: DType) -> Any:
         return cast("np.ndarray[Any, np.dtype[Any]]", value).view(f"i{dtype.bytes}")
     import torch
 
-    return value.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.bytes])
+    return value.detach().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.bytes])
 
 
 def _fill(value: Any, number: float) -> None:
