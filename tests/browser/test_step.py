@@ -48,6 +48,7 @@ def tile(page: Any, name: str) -> Any:
 
 
 def hover(page: Any, name: str, row: int, column: int, rows: int, columns: int) -> None:
+    tile(page, name).scroll_into_view_if_needed()
     box = tile(page, name).bounding_box()
     page.mouse.move(
         box["x"] + 1 + (column + 0.5) * (box["width"] - 2) / columns,
