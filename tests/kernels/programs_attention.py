@@ -1,0 +1,488 @@
+"""Attention beside the plain forward pass: ragged batches, decoding from a cache, and the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tilebench.language as T
+
+LOG2E = 1.44269504
+
+
+def attention_varlen(
+    batch: int,
+    total: int,
+    longest: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    causal: bool = False,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 128,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """Attention of `batch` sequences packed one after the other: rows cu[b] to cu[b + 1] are sequence b.
+
+    Q, O: (total, heads, dim); K, V: (total, kv_heads, dim); cu: (batch + 1,) int32; longest: of them all.
+    """
+    ratio = heads // kv_heads
+    scale = (1.0 / dim) ** 0.5 * LOG2E
+
+    @T.prim_func
+    def attention_varlen_kernel(
+        Q: T.Tensor((total, heads, dim), dtype),
+        K: T.Tensor((total, kv_heads, dim), dtype),
+        V: T.Tensor((total, kv_heads, dim), dtype),
+        cu: T.Tensor((batch + 1,), "int32"),
+        O: T.Tensor((total, heads, dim), dtype),
+    ):
+        with T.Kernel(T.ceildiv(longest, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            Q_s = T.alloc_shared((block_M, dim), dtype)
+            K_s = T.alloc_shared((block_N, dim), dtype)
+            V_s = T.alloc_shared((block_N, dim), dtype)
+            s = T.alloc_fragment((block_M, block_N), "float32")
+            p = T.alloc_fragment((block_M, block_N), dtype)
+            o = T.alloc_fragment((block_M, dim), "float32")
+            m = T.alloc_fragment((block_M,), "float32")
+            m_old = T.alloc_fragment((block_M,), "float32")
+            alpha = T.alloc_fragment((block_M,), "float32")
+            row = T.alloc_fragment((block_M,), "float32")
+            l = T.alloc_fragment((block_M,), "float32")
+            first = cu[bz]
+            length = cu[bz + 1] - first
+            if bx * block_M < length:
+                T.copy(Q[first + bx * block_M : first + (bx + 1) * block_M, by, :], Q_s)
+                T.fill(o, 0)
+                T.fill(l, 0)
+                T.fill(m, -T.infinity("float32"))
+                steps = (
+                    T.min(T.ceildiv(length, block_N), T.ceildiv((bx + 1) * block_M, block_N))
+                    if causal
+                    else T.ceildiv(length, block_N)
+                )
+                for k in T.Pipelined(steps, num_stages=num_stages):
+                    T.copy(K[first + k * block_N : first + (k + 1) * block_N, by // ratio, :], K_s)
+                    for i, j in T.Parallel(block_M, block_N):
+                        if causal:
+                            s[i, j] = T.if_then_else(
+                                bx * block_M + i >= k * block_N + j and k * block_N + j < length,
+                                0,
+                                -T.infinity("float32"),
+                            )
+                        else:
+                            s[i, j] = T.if_then_else(k * block_N + j < length, 0, -T.infinity("float32"))
+                    T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                    T.copy(m, m_old)
+                    T.reduce_max(s, m, dim=1, clear=False)
+                    for i in T.Parallel(block_M):
+                        alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                    for i, j in T.Parallel(block_M, block_N):
+                        s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                    T.reduce_sum(s, row, dim=1)
+                    for i in T.Parallel(block_M):
+                        l[i] = l[i] * alpha[i] + row[i]
+                    T.copy(s, p)
+                    for i, j in T.Parallel(block_M, dim):
+                        o[i, j] = o[i, j] * alpha[i]
+                    T.copy(V[first + k * block_N : first + (k + 1) * block_N, by // ratio, :], V_s)
+                    T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+                for i, j in T.Parallel(block_M, dim):
+                    if bx * block_M + i < length:
+                        O[first + bx * block_M + i, by, j] = o[i, j] / l[i]
+
+    return attention_varlen_kernel
+
+
+def decode_parts(
+    batch: int,
+    heads: int,
+    kv_heads: int,
+    seq: int,
+    dim: int,
+    parts: int,
+    dtype: str = "float16",
+    block_N: int = 128,
+    num_stages: int = 2,
+    threads: int = 128,
+) -> Any:
+    """One query row a head against a cache, the cache cut into parts; `join_parts` joins them.
+
+    Q: (batch, heads, dim); K, V: (batch, kv_heads, seq, dim); P: (batch, heads, parts, dim) float32, the part's
+    own result; L: (batch, heads, parts) float32, log2 of its sum of exponentials. The heads of a group share
+    their keys, so they are the rows of one product.
+    """
+    ratio = heads // kv_heads
+    rows = 64
+    scale = (1.0 / dim) ** 0.5 * LOG2E
+    steps = seq // parts // block_N
+
+    @T.prim_func
+    def decode_parts_kernel(
+        Q: T.Tensor((batch, heads, dim), dtype),
+        K: T.Tensor((batch, kv_heads, seq, dim), dtype),
+        V: T.Tensor((batch, kv_heads, seq, dim), dtype),
+        P: T.Tensor((batch, heads, parts, dim), "float32"),
+        L: T.Tensor((batch, heads, parts), "float32"),
+    ):
+        with T.Kernel(parts, kv_heads, batch, threads=threads) as (bx, by, bz):
+            Q_s = T.alloc_shared((rows, dim), dtype)
+            K_s = T.alloc_shared((block_N, dim), dtype)
+            V_s = T.alloc_shared((block_N, dim), dtype)
+            s = T.alloc_fragment((rows, block_N), "float32")
+            p = T.alloc_fragment((rows, block_N), dtype)
+            o = T.alloc_fragment((rows, dim), "float32")
+            m = T.alloc_fragment((rows,), "float32")
+            m_old = T.alloc_fragment((rows,), "float32")
+            alpha = T.alloc_fragment((rows,), "float32")
+            row = T.alloc_fragment((rows,), "float32")
+            l = T.alloc_fragment((rows,), "float32")
+
+            T.copy(Q[bz, by * ratio, 0], Q_s)
+            T.fill(o, 0)
+            T.fill(l, 0)
+            T.fill(m, -T.infinity("float32"))
+            for k in T.Pipelined(steps, num_stages=num_stages):
+                T.copy(K[bz, by, (bx * steps + k) * block_N, 0], K_s)
+                T.clear(s)
+                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(m, m_old)
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(rows):
+                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                for i, j in T.Parallel(rows, block_N):
+                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.reduce_sum(s, row, dim=1)
+                for i in T.Parallel(rows):
+                    l[i] = l[i] * alpha[i] + row[i]
+                T.copy(s, p)
+                for i, j in T.Parallel(rows, dim):
+                    o[i, j] = o[i, j] * alpha[i]
+                T.copy(V[bz, by, (bx * steps + k) * block_N, 0], V_s)
+                T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+            for i, j in T.Parallel(rows, dim):
+                if i < ratio:
+                    P[bz, by * ratio + i, bx, j] = o[i, j] / l[i]
+            for i in T.Parallel(rows):
+                if i < ratio:
+                    L[bz, by * ratio + i, bx] = T.log2(l[i]) + m[i] * scale
+
+    return decode_parts_kernel
+
+
+def join_parts(
+    batch: int, heads: int, parts: int, dim: int, dtype: str = "float16", threads: int = 128
+) -> Any:
+    """O = the parts' results, weighted by their sums of exponentials."""
+
+    @T.prim_func
+    def join_parts_kernel(
+        P: T.Tensor((batch, heads, parts, dim), "float32"),
+        L: T.Tensor((batch, heads, parts), "float32"),
+        O: T.Tensor((batch, heads, dim), dtype),
+    ):
+        with T.Kernel(heads, batch, threads=threads) as (by, bz):
+            logs = T.alloc_fragment((parts,), "float32")
+            most = T.alloc_fragment((1,), "float32")
+            weights = T.alloc_shared((parts,), "float32")
+            total = T.alloc_fragment((dim,), "float32")
+            share = T.alloc_fragment((dim,), "float32")
+            T.copy(L[bz, by, :], logs)
+            T.reduce_max(logs, most, dim=0)
+            for p in T.Parallel(parts):
+                weights[p] = T.exp2(logs[p] - most[0])
+            T.clear(total)
+            T.clear(share)
+            for p in T.serial(parts):
+                for j in T.Parallel(dim):
+                    total[j] += weights[p] * P[bz, by, p, j]
+                    share[j] += weights[p]
+            for j in T.Parallel(dim):
+                O[bz, by, j] = total[j] / share[j]
+
+    return join_parts_kernel
+
+
+def mla_decode(
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int = 512,
+    rope: int = 64,
+    dtype: str = "float16",
+    block_H: int = 64,
+    block_N: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """Latent attention, one query row a head: keys and values are the same `dim` numbers, keys have `rope` more.
+
+    Q: (batch, heads, dim); R: (batch, heads, rope); C: (batch, seq, dim); E: (batch, seq, rope);
+    O: (batch, heads, dim).
+    """
+    scale = (1.0 / (dim + rope)) ** 0.5 * LOG2E
+
+    @T.prim_func
+    def mla_decode_kernel(
+        Q: T.Tensor((batch, heads, dim), dtype),
+        R: T.Tensor((batch, heads, rope), dtype),
+        C: T.Tensor((batch, seq, dim), dtype),
+        E: T.Tensor((batch, seq, rope), dtype),
+        O: T.Tensor((batch, heads, dim), dtype),
+    ):
+        with T.Kernel(heads // block_H, batch, threads=threads) as (bx, by):
+            Q_s = T.alloc_shared((block_H, dim), dtype)
+            R_s = T.alloc_shared((block_H, rope), dtype)
+            C_s = T.alloc_shared((block_N, dim), dtype)
+            E_s = T.alloc_shared((block_N, rope), dtype)
+            p_s = T.alloc_shared((block_H, block_N), dtype)
+            s = T.alloc_fragment((block_H, block_N), "float32")
+            o = T.alloc_fragment((block_H, dim), "float32")
+            m = T.alloc_fragment((block_H,), "float32")
+            m_old = T.alloc_fragment((block_H,), "float32")
+            alpha = T.alloc_fragment((block_H,), "float32")
+            row = T.alloc_fragment((block_H,), "float32")
+            l = T.alloc_fragment((block_H,), "float32")
+
+            T.copy(Q[by, bx * block_H, 0], Q_s)
+            T.copy(R[by, bx * block_H, 0], R_s)
+            T.fill(o, 0)
+            T.fill(l, 0)
+            T.fill(m, -T.infinity("float32"))
+            for k in T.Pipelined(T.ceildiv(seq, block_N), num_stages=num_stages):
+                T.copy(C[by, k * block_N, 0], C_s)
+                T.copy(E[by, k * block_N, 0], E_s)
+                T.clear(s)
+                T.gemm(Q_s, C_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
+                T.gemm(R_s, E_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
+                T.copy(m, m_old)
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(block_H):
+                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                for i, j in T.Parallel(block_H, block_N):
+                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.reduce_sum(s, row, dim=1)
+                T.copy(s, p_s)
+                for i in T.Parallel(block_H):
+                    l[i] = l[i] * alpha[i] + row[i]
+                for i, j in T.Parallel(block_H, dim):
+                    o[i, j] = o[i, j] * alpha[i]
+                T.gemm(p_s, C_s, o, policy=T.GemmWarpPolicy.FullCol)
+            for i, j in T.Parallel(block_H, dim):
+                o[i, j] = o[i, j] / l[i]
+            T.copy(o, O[by, bx * block_H, 0])
+
+    return mla_decode_kernel
+
+
+def attention_logs(
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    causal: bool = False,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 128,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """Attention forward that also gives L, log2 of each row's sum of exponentials, for the backward pass."""
+    scale = (1.0 / dim) ** 0.5 * LOG2E
+
+    @T.prim_func
+    def attention_logs_kernel(
+        Q: T.Tensor((batch, heads, seq, dim), dtype),
+        K: T.Tensor((batch, heads, seq, dim), dtype),
+        V: T.Tensor((batch, heads, seq, dim), dtype),
+        O: T.Tensor((batch, heads, seq, dim), dtype),
+        L: T.Tensor((batch, heads, seq), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            Q_s = T.alloc_shared((block_M, dim), dtype)
+            K_s = T.alloc_shared((block_N, dim), dtype)
+            V_s = T.alloc_shared((block_N, dim), dtype)
+            s = T.alloc_fragment((block_M, block_N), "float32")
+            p = T.alloc_fragment((block_M, block_N), dtype)
+            o = T.alloc_fragment((block_M, dim), "float32")
+            m = T.alloc_fragment((block_M,), "float32")
+            m_old = T.alloc_fragment((block_M,), "float32")
+            alpha = T.alloc_fragment((block_M,), "float32")
+            row = T.alloc_fragment((block_M,), "float32")
+            l = T.alloc_fragment((block_M,), "float32")
+
+            T.copy(Q[bz, by, bx * block_M : (bx + 1) * block_M, :], Q_s)
+            T.fill(o, 0)
+            T.fill(l, 0)
+            T.fill(m, -T.infinity("float32"))
+            steps = T.ceildiv((bx + 1) * block_M, block_N) if causal else T.ceildiv(seq, block_N)
+            for k in T.Pipelined(steps, num_stages=num_stages):
+                T.copy(K[bz, by, k * block_N : (k + 1) * block_N, :], K_s)
+                for i, j in T.Parallel(block_M, block_N):
+                    if causal:
+                        s[i, j] = T.if_then_else(
+                            bx * block_M + i >= k * block_N + j, 0, -T.infinity("float32")
+                        )
+                    else:
+                        s[i, j] = 0
+                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(m, m_old)
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(block_M):
+                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                for i, j in T.Parallel(block_M, block_N):
+                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.reduce_sum(s, row, dim=1)
+                for i in T.Parallel(block_M):
+                    l[i] = l[i] * alpha[i] + row[i]
+                T.copy(s, p)
+                for i, j in T.Parallel(block_M, dim):
+                    o[i, j] = o[i, j] * alpha[i]
+                T.copy(V[bz, by, k * block_N : (k + 1) * block_N, :], V_s)
+                T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+            for i, j in T.Parallel(block_M, dim):
+                o[i, j] = o[i, j] / l[i]
+            T.copy(o, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
+            for i in T.Parallel(block_M):
+                l[i] = T.log2(l[i]) + m[i] * scale
+            T.copy(l, L[bz, by, bx * block_M : (bx + 1) * block_M])
+
+    return attention_logs_kernel
+
+
+def backward_sums(
+    batch: int, heads: int, seq: int, dim: int, dtype: str = "float16", block_M: int = 64, threads: int = 128
+) -> Any:
+    """D = rows of O * G summed; Z = 0, where the backward pass adds up the gradient of Q."""
+
+    @T.prim_func
+    def backward_sums_kernel(
+        O: T.Tensor((batch, heads, seq, dim), dtype),
+        G: T.Tensor((batch, heads, seq, dim), dtype),
+        D: T.Tensor((batch, heads, seq), "float32"),
+        Z: T.Tensor((batch, heads, seq, dim), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            o = T.alloc_fragment((block_M, dim), "float32")
+            g = T.alloc_fragment((block_M, dim), "float32")
+            d = T.alloc_fragment((block_M,), "float32")
+            T.copy(O[bz, by, bx * block_M : (bx + 1) * block_M, :], o)
+            T.copy(G[bz, by, bx * block_M : (bx + 1) * block_M, :], g)
+            for i, j in T.Parallel(block_M, dim):
+                o[i, j] = o[i, j] * g[i, j]
+                g[i, j] = 0
+            T.reduce_sum(o, d, dim=1)
+            T.copy(d, D[bz, by, bx * block_M : (bx + 1) * block_M])
+            T.copy(g, Z[bz, by, bx * block_M : (bx + 1) * block_M, :])
+
+    return backward_sums_kernel
+
+
+def attention_backward(
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    causal: bool = False,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """Gradients of attention: a block has block_M keys and goes over block_N queries at a time.
+
+    L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q, over
+    the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
+    results are left operands of the next ones in registers.
+    """
+    scale = (1.0 / dim) ** 0.5
+    total = seq // block_N
+
+    @T.prim_func
+    def attention_backward_kernel(
+        Q: T.Tensor((batch, heads, seq, dim), dtype),
+        K: T.Tensor((batch, heads, seq, dim), dtype),
+        V: T.Tensor((batch, heads, seq, dim), dtype),
+        G: T.Tensor((batch, heads, seq, dim), dtype),
+        L: T.Tensor((batch, heads, seq), "float32"),
+        D: T.Tensor((batch, heads, seq), "float32"),
+        Z: T.Tensor((batch, heads, seq, dim), "float32"),
+        dK: T.Tensor((batch, heads, seq, dim), dtype),
+        dV: T.Tensor((batch, heads, seq, dim), dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            K_s = T.alloc_shared((block_M, dim), dtype)
+            V_s = T.alloc_shared((block_M, dim), dtype)
+            Q_s = T.alloc_shared((block_N, dim), dtype)
+            G_s = T.alloc_shared((block_N, dim), dtype)
+            L_s = T.alloc_shared((block_N,), "float32")
+            D_s = T.alloc_shared((block_N,), "float32")
+            ds_s = T.alloc_shared((block_M, block_N), dtype)
+            s = T.alloc_fragment((block_M, block_N), "float32")
+            dp = T.alloc_fragment((block_M, block_N), "float32")
+            p = T.alloc_fragment((block_M, block_N), dtype)
+            ds = T.alloc_fragment((block_M, block_N), dtype)
+            dk = T.alloc_fragment((block_M, dim), "float32")
+            dv = T.alloc_fragment((block_M, dim), "float32")
+            dq = T.alloc_fragment((block_N, dim), "float32")
+
+            T.copy(K[bz, by, bx * block_M : (bx + 1) * block_M, :], K_s)
+            T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
+            T.clear(dk)
+            T.clear(dv)
+            first = T.floordiv(bx * block_M, block_N) if causal else 0
+            for t in T.Pipelined(total - first, num_stages=num_stages):
+                T.copy(Q[bz, by, (first + t) * block_N, 0], Q_s)
+                T.copy(G[bz, by, (first + t) * block_N, 0], G_s)
+                T.copy(L[bz, by, (first + t) * block_N], L_s)
+                T.copy(D[bz, by, (first + t) * block_N], D_s)
+                T.clear(s)
+                T.gemm(K_s, Q_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.clear(dp)
+                T.gemm(V_s, G_s, dp, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                for i, j in T.Parallel(block_M, block_N):
+                    if causal:
+                        s[i, j] = T.if_then_else(
+                            bx * block_M + i <= (first + t) * block_N + j,
+                            T.exp2(s[i, j] * (scale * LOG2E) - L_s[j]),
+                            0,
+                        )
+                    else:
+                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
+                T.copy(s, p)
+                T.gemm(p, G_s, dv, policy=T.GemmWarpPolicy.FullRow)
+                for i, j in T.Parallel(block_M, block_N):
+                    ds[i, j] = T.cast(s[i, j] * (dp[i, j] - D_s[j]), dtype)
+                T.copy(ds, ds_s)
+                T.gemm(ds, Q_s, dk, policy=T.GemmWarpPolicy.FullRow)
+                T.clear(dq)
+                T.gemm(ds_s, K_s, dq, transpose_A=True)
+                T.atomic_add(Z[bz, by, (first + t) * block_N, 0], dq)
+            for i, j in T.Parallel(block_M, dim):
+                dk[i, j] = dk[i, j] * scale
+            T.copy(dk, dK[bz, by, bx * block_M : (bx + 1) * block_M, :])
+            T.copy(dv, dV[bz, by, bx * block_M : (bx + 1) * block_M, :])
+
+    return attention_backward_kernel
+
+
+def backward_scaled(
+    batch: int, heads: int, seq: int, dim: int, dtype: str = "float16", block_M: int = 64, threads: int = 128
+) -> Any:
+    """dQ = Z times the scale of the products."""
+    scale = (1.0 / dim) ** 0.5
+
+    @T.prim_func
+    def backward_scaled_kernel(
+        Z: T.Tensor((batch, heads, seq, dim), "float32"), dQ: T.Tensor((batch, heads, seq, dim), dtype)
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            z = T.alloc_fragment((block_M, dim), "float32")
+            T.copy(Z[bz, by, bx * block_M : (bx + 1) * block_M, :], z)
+            for i, j in T.Parallel(block_M, dim):
+                z[i, j] = z[i, j] * scale
+            T.copy(z, dQ[bz, by, bx * block_M : (bx + 1) * block_M, :])
+
+    return backward_scaled_kernel
