@@ -34,7 +34,11 @@ def status(page: Any) -> str:
 
 def go(page: Any, step: int) -> None:
     page.evaluate(
-        """(k) => { const s = document.querySelector('.tb-scrub'); s.value = String(k); s.dispatchEvent(new Event('input')); }""",
+        """(k) => {
+      const slider = document.querySelector('.tb-scrub');
+      slider.value = String(k);
+      slider.dispatchEvent(new Event('input'));
+    }""",
         step,
     )
 
@@ -77,11 +81,13 @@ def test_stepping_through_attention_is_instant(page: Any) -> None:
         return performance.now() - start;
       };
       // a machine that does much else interrupts some of them: those are measured again, from the step before
-      for (let round = 0; round < 20 && best.some((t) => t > limit); round++) for (let k = 0; k < best.length; k++) {
-        if (best[k] <= limit) continue;
-        if (round) took(Math.max(0, k - 1));
-        best[k] = Math.min(best[k], took(k));
-        await new Promise((done) => setTimeout(done, 0));
+      for (let round = 0; round < 20; round++) {
+        for (let k = 0; k < best.length; k++) {
+          if (best[k] <= limit) continue;
+          if (round) took(Math.max(0, k - 1));
+          best[k] = Math.min(best[k], took(k));
+          await new Promise((done) => setTimeout(done, 0));
+        }
       }
       return best;
     }""",
@@ -97,7 +103,8 @@ def test_the_first_draw_is_quick(page: Any) -> None:
         page.evaluate(
             """async (data) => {
           const board = await window.mount(data);
-          const tab = [...board.el.querySelectorAll('[role=tab]')].find((t) => t.textContent.startsWith('time travel'));
+          const tabs = [...board.el.querySelectorAll('[role=tab]')];
+          const tab = tabs.find((t) => t.textContent.startsWith('time travel'));
           const start = performance.now();
           tab.click();
           while (!board.el.querySelector('.tb-scrub')) await new Promise((done) => setTimeout(done, 0));
@@ -427,11 +434,22 @@ def test_both_levels_in_both_themes(page: Any, theme: str) -> None:
     assert "thread 39 (warp 1), register 7" in status(page)
     contrast = page.evaluate(
         """() => {
-      const lum = (c) => { const [r, g, b] = c.match(/[0-9.]+/g).map(Number).map((v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-      const back = (el) => { for (; el; el = el.parentElement) { const c = getComputedStyle(el).backgroundColor; if (!/, 0\\)$|transparent/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
+      const linear = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      const lum = (c) => {
+        const [r, g, b] = c.match(/[0-9.]+/g).map(Number).map(linear);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const back = (el) => {
+        for (; el; el = el.parentElement) {
+          const c = getComputedStyle(el).backgroundColor;
+          if (!/, 0\\)$|transparent/.test(c)) return c;
+        }
+        return 'rgb(255, 255, 255)';
+      };
       const worst = [];
       for (const el of document.querySelectorAll('.tb-step *')) {
-        if (![...el.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !el.getClientRects().length || el instanceof SVGElement) continue;
+        const speaks = [...el.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+        if (!speaks || !el.getClientRects().length || el instanceof SVGElement) continue;
         const a = lum(getComputedStyle(el).color), b = lum(back(el));
         const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
         if (ratio < 4.5) worst.push(`${el.className} ${el.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
@@ -478,7 +496,8 @@ def test_mounting_many_times_leaves_nothing(page: Any) -> None:
         board.end();
         if (board.model.count()) return `listeners ${board.model.count()}`;
       }
-      return `${document.querySelectorAll('.tb-step').length} ${globalThis[Symbol.for('tilebench.selection')].has('many00000001')}`;
+      const buses = globalThis[Symbol.for('tilebench.selection')];
+      return `${document.querySelectorAll('.tb-step').length} ${buses.has('many00000001')}`;
     }""",
         data,
     )
