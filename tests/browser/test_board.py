@@ -493,6 +493,7 @@ def test_the_difference_leads_to_the_line(page: Any) -> None:
         "buffer": "C",
         "coord": [37, 64],
         "thread": 37,
+        "instr": "st.global 8 B",
     }
     tab(page, "code")
     assert "T.copy(C_local" in page.locator(".tb-pane").nth(0).locator(".tb-pinned").inner_text()
@@ -641,9 +642,18 @@ def test_the_state_of_a_view_can_be_given(page: Any) -> None:
 
 
 def test_a_view_of_a_later_version_is_named_and_the_rest_is_shown(page: Any) -> None:
-    mount(page, load(), views=("step", "whatif"))
-    assert page.get_by_text("not in this version: step, whatif").count() == 1
+    mount(page, load(), views=("exercise",))
+    assert page.get_by_text("not in this version: exercise").count() == 1
     assert page.get_by_role("tab").count() == len(TABS)
+
+
+def test_a_view_without_anything_to_show_is_named_and_the_rest_is_shown(page: Any) -> None:
+    bare = replace(load(), layouts=(), traces=())
+    mount(page, bare, views=("smem", "step"))
+    assert page.get_by_text("nothing of this kernel to show in: shared memory, time travel").count() == 1
+    assert page.get_by_role("tab").count() == len(TABS) - 3, "no layout, no shared memory, no trace"
+    mount(page, bare, views=("smem", "code"))
+    assert page.get_by_role("tab").last.inner_text() == "code"
 
 
 def test_chosen_views_alone_are_shown(page: Any) -> None:

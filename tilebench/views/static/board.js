@@ -58,7 +58,8 @@ export function draw(el, state, act = busOf(state.report.id)) {
   const { report } = state;
   restore(state, state.state);
   const wanted = (state.views ?? []).filter((v) => v !== "board" && TABS.some(([n]) => n === v));
-  const tabs = TABS.filter(([name, , , has]) => (wanted.length ? wanted.includes(name) : true) && has(report));
+  const filled = TABS.filter(([, , , has]) => has(report)), asked = filled.filter(([name]) => wanted.includes(name));
+  const tabs = asked.length ? asked : filled, blank = TABS.filter(([name, , , has]) => wanted.includes(name) && !has(report));
   // JupyterLab takes arrow keys, Enter and Escape for itself unless the focused element says that it wants them
   const root = h("div", { class: "tb-board", on: { focusin: (event) => { if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true"); } } });
   el.append(root);
@@ -66,6 +67,7 @@ export function draw(el, state, act = busOf(state.report.id)) {
   root.append(h("p", { class: "tb-verdict" }, mark ? h("strong", { "data-verdict": report.ok ? "pass" : "fail" }, mark) : null, mark ? " " : null, h("b", {}, report.name), ` on ${report.target}: ${report.verdict || "not run"}`));
   const later = (state.views ?? []).filter((v) => v !== "board" && !TABS.some(([n]) => n === v));
   if (later.length) root.append(h("p", { class: "tb-why" }, `not in this version: ${later.join(", ")}`));
+  if (blank.length) root.append(h("p", { class: "tb-why" }, `nothing of this kernel to show in: ${blank.map(([, title]) => title).join(", ")}`));
   const key = uid(); // ids are ours alone: nothing from the report is in them
   const bar = h("div", { class: "tb-tabs", role: "tablist", "aria-label": "views" });
   const panel = h("div", { class: "tb-panel", role: "tabpanel", id: `${key}-panel` });
