@@ -286,7 +286,12 @@ def merged(found: Iterable[Access]) -> list[Access]:
     return list(together.values())
 
 
-_NAMES = {"load": "ld", "store": "st", "copy-in": "ld", "copy-out": "st", "atomic": "atom"}
+_NAMES = {
+    "load": "ld", "store": "st", "copy-in": "ld", "copy-out": "st", "atomic": "atom",
+    "bulk-load": "bulk", "bulk-store": "bulk",
+}  # fmt: skip
+_OF_A_WARP = ("ldmatrix", "stmatrix", "wgmma")
+"""Kinds that are of shared memory alone, so that they do not say it."""
 
 
 def simulated(counts: AccessCounts) -> list[Access]:
@@ -296,7 +301,7 @@ def simulated(counts: AccessCounts) -> list[Access]:
         if not c.requests:
             continue
         name = _NAMES.get(c.kind, c.kind)
-        kind = name if name == "ldmatrix" else f"{name}.{c.space}"
+        kind = name if name in _OF_A_WARP else f"{name}.{c.space}"
         found.append(
             Access(
                 "", c.memory, kind, c.width_bytes, c.ways_worst, c.requests, c.efficiency, _line(c.at),

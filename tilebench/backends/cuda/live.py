@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 _REGISTER = re.compile(r"%(rd|rs|rc|fd|fs|f|r|h|b|p|q)\d+")
 _WORDS = {"rd": 2, "fd": 2, "r": 1, "f": 1, "rs": 1, "fs": 1, "h": 1, "b": 1, "rc": 1, "p": 0, "q": 4}
@@ -50,6 +51,7 @@ def mix(text: str) -> dict[str, int]:
     return dict(seen.most_common())
 
 
+@lru_cache(maxsize=16)
 def live_registers(ptx: str) -> tuple[int, ...]:
     """32-bit registers that are live after each line of PTX (0 for directives and blank lines)."""
     texts = ptx.split("\n")
