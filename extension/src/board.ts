@@ -3,13 +3,14 @@ import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } fro
 import { ICommandPalette } from '@jupyterlab/apputils';
 import type { CodeCell } from '@jupyterlab/cells';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import type { IOutputAreaModel } from '@jupyterlab/outputarea';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import type { Message } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { tileIcon } from './icon';
 import { BoardWidget } from './mime';
-import { type IReport, reportsOf } from './report';
+import { type IReport, reportsIn } from './report';
 
 /** Follows the active cell: shows its last report, and keeps it while cells without one are active. */
 export class BoardPanel extends Panel {
@@ -34,8 +35,8 @@ export class BoardPanel extends Panel {
     super.dispose();
   }
 
-  protected override onBeforeShow(message: Message): void {
-    super.onBeforeShow(message);
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
     this.follow();
   }
 
@@ -54,11 +55,10 @@ export class BoardPanel extends Panel {
     if (this.cell === cell) {
       return;
     }
-    if (this.cell && !this.cell.isDisposed) {
-      this.cell.model.outputs.changed.disconnect(this.soon, this);
-    }
+    this.outputs?.changed.disconnect(this.soon, this);
     this.cell = cell;
-    cell?.model.outputs.changed.connect(this.soon, this);
+    this.outputs = cell?.model.outputs ?? null; // kept: a model that is gone no longer knows its outputs
+    this.outputs?.changed.connect(this.soon, this);
   }
 
   private soon(): void {
@@ -70,7 +70,7 @@ export class BoardPanel extends Panel {
     if (this.isDisposed || !this.isVisible) {
       return;
     }
-    const reports = this.cell && !this.cell.isDisposed ? reportsOf(this.cell.model) : [];
+    const reports = this.outputs && !this.outputs.isDisposed ? reportsIn(this.outputs) : [];
     const report = reports[reports.length - 1];
     if (!report) {
       if (!this.notebooks.currentWidget) {
@@ -101,6 +101,7 @@ export class BoardPanel extends Panel {
   }
 
   private cell: CodeCell | null = null;
+  private outputs: IOutputAreaModel | null = null;
   private shown: IReport | null = null;
   private timer = 0;
 }

@@ -91,7 +91,12 @@ export const linkedLines: Extension = EditorView.decorations.compute([litLines, 
   for (const number of [...new Set([...pinned, ...hovered])].sort((a, b) => a - b)) {
     if (number <= state.doc.lines) {
       const { from } = state.doc.line(number);
-      builder.add(from, from, hovered.has(number) ? HOVERED : PINNED);
+      if (pinned.has(number)) {
+        builder.add(from, from, PINNED);
+      }
+      if (hovered.has(number)) {
+        builder.add(from, from, HOVERED);
+      }
     }
   }
   return builder.finish();

@@ -39,7 +39,7 @@ interface IQuestion {
 /** Asks the kernel of one notebook. Where the kernel has not loaded tilebench every answer is null, until `retry`. */
 export class LintClient implements IDisposable {
   constructor(private readonly context: ISessionContext) {
-    context.kernelChanged.connect(this.restarted, this);
+    context.kernelChanged.connect(this.kernelChanged, this);
     context.statusChanged.connect(this.statusChanged, this);
   }
 
@@ -57,6 +57,9 @@ export class LintClient implements IDisposable {
       return;
     }
     this._isDisposed = true;
+    if (this.comm && !this.comm.isDisposed && !this.context.session?.kernel?.isDisposed) {
+      this.comm.close();
+    }
     this.forget();
     Signal.clearData(this);
   }
@@ -79,6 +82,7 @@ export class LintClient implements IDisposable {
   /** Try again: a cell has run, so the kernel may know tilebench by now, and other values of the names in a cell. */
   retry(): void {
     this.absent = false;
+    this.tries++;
     this._refreshed.emit();
   }
 
@@ -100,12 +104,17 @@ export class LintClient implements IDisposable {
     if (this.comm && !this.comm.isDisposed) {
       return this.comm;
     }
+    const tries = this.tries;
     const comm = kernel.createComm(TARGET);
     comm.onMsg = message => this.heard(comm, message);
     comm.onClose = () => {
       if (this.comm === comm) {
-        this.absent = true; // the kernel has no such target: tilebench is not loaded
+        // The kernel had no such target: tilebench was not loaded when it answered. A cell may have run since.
+        this.absent = tries === this.tries;
         this.forget();
+        if (!this.absent) {
+          this._refreshed.emit();
+        }
       }
     };
     this.comm = comm;
@@ -126,23 +135,20 @@ export class LintClient implements IDisposable {
 
   private statusChanged(_: ISessionContext, status: Kernel.Status): void {
     if (status === 'restarting' || status === 'autorestarting' || status === 'dead' || status === 'terminating') {
-      this.restarted();
+      this.forget();
+      this.absent = true; // a kernel that starts anew has not loaded tilebench before a cell has run
+      this._refreshed.emit();
     }
   }
 
-  private restarted(): void {
+  private kernelChanged(): void {
     this.forget();
     this.absent = false;
     this._refreshed.emit();
   }
 
   private forget(): void {
-    const comm = this.comm;
-    this.comm = null;
-    if (comm && !comm.isDisposed) {
-      comm.onClose = () => undefined;
-      comm.dispose();
-    }
+    this.comm = null; // disposed by the connection: doing it here would make a late answer an error
     for (const question of [...this.asked.values(), ...this.waiting.values()]) {
       question.answer(null);
     }
@@ -152,6 +158,7 @@ export class LintClient implements IDisposable {
 
   private comm: Kernel.IComm | null = null;
   private absent = false;
+  private tries = 0;
   private serial = 0;
   private readonly waiting = new Map<string, IQuestion>();
   private readonly asked = new Map<string, IQuestion>();

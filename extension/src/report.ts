@@ -1,5 +1,5 @@
 /** The part of a report that the editor reads, and where a cell keeps its reports. Field names are those of report.py. */
-import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
+import type { IOutputAreaModel } from '@jupyterlab/outputarea';
 
 /** The MIME type of a saved report: report.REPORT_MIME. */
 export const REPORT_MIME = 'application/vnd.tilebench.report+json';
@@ -100,12 +100,8 @@ export function payloadOf(data: unknown): IPayload | null {
   return data as IPayload;
 }
 
-/** The reports among a cell's outputs, in order; none when it is no code cell. */
-export function reportsOf(cell: ICellModel): IReport[] {
-  if (cell.type !== 'code') {
-    return [];
-  }
-  const { outputs } = cell as ICodeCellModel;
+/** The reports among a cell's outputs, in order. */
+export function reportsIn(outputs: IOutputAreaModel): IReport[] {
   const found: IReport[] = [];
   for (let k = 0; k < outputs.length; k++) {
     const payload = payloadOf(outputs.get(k).data[REPORT_MIME]);

@@ -6,13 +6,14 @@ import { type Diagnostic, setDiagnostics } from '@codemirror/lint';
 import { type Extension, Facet, StateEffect, StateField, type Text } from '@codemirror/state';
 import { type EditorView, type PluginValue, ViewPlugin, type ViewUpdate } from '@codemirror/view';
 import type { ICodeCellModel } from '@jupyterlab/cells';
+import type { IOutputAreaModel } from '@jupyterlab/outputarea';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { ISignal } from '@lumino/signaling';
 
 import { busOf, lit } from '../../tilebench/views/static/kit.js';
 import { LineMap } from './lines';
 import type { IDiagnosis, IDiagnostic, LintClient } from './lint';
-import { type IFacts, type IFinding, type IReport, reportsOf } from './report';
+import { type IFacts, type IFinding, type IReport, reportsIn } from './report';
 
 /** How long the typing has to pause before the kernel is asked. */
 const PAUSE_MS = 300;
@@ -65,7 +66,8 @@ export class TileCell implements PluginValue {
       throw new Error('a tile cell stands in an editor that says what surrounds it');
     }
     this.services = services;
-    services.model.outputs.changed.connect(this.outputsChanged, this);
+    this.outputs = services.model.outputs;
+    this.outputs.changed.connect(this.outputsChanged, this);
     this.schedule(0);
     queueMicrotask(() => this.readOutputs());
   }
@@ -80,8 +82,9 @@ export class TileCell implements PluginValue {
 
   destroy(): void {
     clearTimeout(this.timer);
+    clearTimeout(this.reading);
     this.isGone = true;
-    this.services.model.outputs.changed.disconnect(this.outputsChanged, this);
+    this.outputs.changed.disconnect(this.outputsChanged, this);
     this.asked?.refreshed.disconnect(this.refresh, this);
     this.end();
   }
@@ -170,10 +173,10 @@ export class TileCell implements PluginValue {
   }
 
   private readOutputs(): void {
-    if (this.isGone) {
+    if (this.isGone || this.outputs.isDisposed) {
       return;
     }
-    this.reports = reportsOf(this.services.model);
+    this.reports = reportsIn(this.outputs);
     this.map = null;
     this.end();
     this.act = null;
@@ -213,6 +216,7 @@ export class TileCell implements PluginValue {
   }
 
   private readonly services: ITileServices;
+  private readonly outputs: IOutputAreaModel; // kept: a model that is gone no longer knows its outputs
   private timer = 0;
   private reading = 0;
   private isGone = false;
