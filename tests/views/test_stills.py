@@ -14,11 +14,12 @@ import pytest
 
 from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
-from tilebench.report import REPORT_MIME, Figure, Report, from_json, to_json
+from tilebench.report import REPORT_MIME, CodeText, Figure, Report, from_json, to_json
 from tilebench.views import Board, Comparison, page, smem, timeline, warps, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME
 from tilebench.views.code import shortened
+from tilebench.views.differences import mix, text_delta
 
 PICTURE_BYTES = 120_000
 
@@ -195,7 +196,7 @@ def test_the_card_says_what_is_better_and_what_is_worse_and_which_elements_moved
     assert info is not None
     verdicts = {d.what: d.verdict for d in info.deltas}
     assert verdicts["registers a thread"] == verdicts["spilled bytes"] == verdicts["occupancy"] == "worse"
-    assert verdicts["verdict"] == verdicts["predicted"] == "better"
+    assert verdicts["verdict"] == verdicts["predicted time"] == "better"
     assert verdicts["num_stages"] == ""
     moved = {m.buffer: m for m in info.layouts}
     assert set(moved) == {"C_local", "A_shared"}
@@ -259,3 +260,25 @@ def test_nbconvert_without_widget_state_shows_the_picture_with_its_words() -> No
         html, _ = HTMLExporter(template_name=template).from_notebook_node(book)
         assert data["image/png"][:80] in html
     assert "C_local: 128x128" in html, "the classic template takes the words from the output's metadata"
+
+
+def test_instructions_are_counted_by_kind_in_machine_code_and_in_ptx() -> None:
+    lines = ("LDC R1, c[0x0][0x28]", "@P1 BRA `(.L_x_1)", "HGMMA.64x64x16.F32 R24, R4", "LDS R0, [R1]")
+    sass = "\n".join(f"{16 * k:04x}  {line}" for k, line in enumerate(lines))
+    ptx = "// text\n\tmma.sync.aligned.m16n8k16.row {%f0};\n@%p1 bra $L;\nfma.rn.f32 %f1, %f2;\n$L:\n"
+    report = replace(load(), code=(CodeText("ptx", ptx), CodeText("sass", sass)))
+    assert mix(report) == (
+        "sass",
+        {"tensor products": 1, "shared loads": 1, "branches": 1, "integer and other": 1},
+    )
+    report = replace(report, code=report.code[:1])
+    assert mix(report) == ("ptx", {"tensor products": 1, "float arithmetic": 1, "branches": 1})
+    assert mix(replace(report, code=())) == ("", {})
+
+
+def test_register_numbers_and_addresses_alone_are_no_difference() -> None:
+    old = "0010  FADD R1, R2, R3\n0020  STG [R4], R1"
+    new = "0030  FADD R7, R8, R9\n0040  STG [R2], R7"
+    assert text_delta("sass", old, new).lines == ()
+    assert text_delta("sass", old, new + "\n0050  EXIT").added == 1
+    assert text_delta("cuda", "int a = 0x10;", "int a = 0x20;").added == 1

@@ -35,6 +35,11 @@ COMPARED_LINES = 3000
 CONTEXT = 2
 LEVELS = ("cell", "tile", "thread", "cuda", "ptx", "sass", "llvm", "asm")
 
+FIRST = ("run_ms", "predicted_us")
+SPOKEN = {"run_ms": "time of a run", "predicted_us": "predicted time", "compile_ms": "compile time"}
+PARTS_OF_COMPILE = frozenset(["emit_ms", "nvrtc_ms", "build_ms", "ptxas_ms", "llvm_ms", "optimise_ms"])
+"""Shown in the figures, too much for a card: `compile time` has them in it."""
+
 Group = Literal["setting", "resource", "time", "instruction", "result"]
 Verdict = Literal["better", "worse", ""]
 
@@ -90,11 +95,14 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
     add("resource", "grid", _grid(b.grid), _grid(a.grid))
     _figure(rows, "resource", "occupancy", b.occupancy, a.occupancy, False)
     add("resource", "occupancy limited by", b.limiter, a.limiter)
-    for name in dict.fromkeys((*before.figures, *after.figures)):
-        timed = name.endswith(("_us", "_ms"))
+    names = dict.fromkeys((*FIRST, *before.figures, *after.figures))
+    for name in names:
         old, new = before.figures.get(name), after.figures.get(name)
-        judged = None if name in ("flops", "bytes") or name.startswith(("compile", "nvrtc", "emit")) else True
-        _figure(rows, "time" if timed else "resource", plain(name), old, new, judged)
+        if name in PARTS_OF_COMPILE or (old is None and new is None):
+            continue
+        group: Group = "time" if name.endswith(("_us", "_ms")) else "resource"
+        judged = None if name in ("flops", "bytes", "compile_ms") else True
+        _figure(rows, group, SPOKEN.get(name) or plain(name), old, new, judged)
     limits = [r.roofline.limiter if r.roofline else None for r in (before, after)]
     add("time", "limited by", limits[0], limits[1])
     old_ops, new_ops = ({o.id: o for o in r.ops} for r in (before, after))
@@ -168,7 +176,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("branches", r"^(bra|BRA|BSSY|BSYNC)"),
 )  # fmt: skip
 _KINDS = tuple((name, re.compile(pattern)) for name, pattern in KINDS)
-_OPCODE = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/\s*)?(?:@!?\w+\s+)?([A-Za-z][\w.]*)")
+_OPCODE = re.compile(r"^\s*(?:/\*[0-9a-f]+\*/\s*|[0-9a-f]{4,}\s+)?(?:@!?%?\w+\s+)?([A-Za-z][\w.]*)")
 
 
 def mix(report: Report) -> tuple[str, dict[str, int]]:
@@ -250,7 +258,8 @@ def _map(moved: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------ texts
 
 _REGISTER = re.compile(
-    r"%\w+|\bR\d+\b|\bUR\d+\b|\bP\d\b|/\*[0-9a-fx]+\*/|\b0x[0-9a-f]+\b|\$L\w+|\bL_x?_?\d+\b"
+    r"%\w+|\bU?[RP]\d+\b|/\*[0-9a-fx]+\*/|^[0-9a-f]{4,}(?=\s)|\b0x[0-9a-f]+\b|\$L\w+|\bL_x?_?\d+\b",
+    re.MULTILINE,
 )
 
 

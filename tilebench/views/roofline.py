@@ -123,12 +123,6 @@ def paint(ax: Any, info: RooflineInfo) -> None:
     labels = _Labels(ax)
     for p in timed:
         labels.block(intensity(p), performance(p) or 0.0, 5)
-    for r in rates:
-        start = max(low, r.value / band if band else low)
-        ax.plot([start, high], [r.value, r.value], color=INK, linewidth=1)
-        labels.put(
-            high, r.value, clip(r.name, 26), ((-3, 5, "right"), (-3, -5, "right")), color=QUIET, fontsize=6
-        )
     for k, r in enumerate(bands):
         x = np.geomspace(low, top / r.value, 24) if top > low * r.value else np.array([low, high])
         dim = k < len(bands) - 1
@@ -146,6 +140,14 @@ def paint(ax: Any, info: RooflineInfo) -> None:
         note.set_parse_math(False)
         for step in x:
             labels.block(float(step), float(step * r.value), 2)
+    for r in rates:
+        start = max(low, r.value / band if band else low)
+        ax.plot([start, high], [r.value, r.value], color=INK, linewidth=1)
+        for at in np.geomspace(start, high, 40) if start < high else ():
+            labels.block(float(at), r.value, 0.4)
+        labels.put(
+            high, r.value, clip(r.name, 26), ((-3, 5, "right"), (-3, -5, "right")), color=QUIET, fontsize=6
+        )
     if len(timed) > 1:
         path = [(intensity(p), performance(p)) for p in timed]
         ax.plot(*zip(*path, strict=True), color=QUIET, linewidth=0.8, linestyle=":", zorder=2)

@@ -4,7 +4,7 @@ import { h, number, figureText, provenance, table, lit, empty } from "./kit.js";
 import { resources } from "./summary.js";
 
 const W = 680, H = 360, LEFT = 62, RIGHT = 16, TOP = 16, BOTTOM = 42;
-const CHARACTER = 6.1, LINE = 13; // of the labels' font, in pixels: labels are placed by it
+const CHARACTER = 6.4, STRONG = 7.7, LINE = 13; // of the labels' font, in pixels: labels are placed by it
 
 /** FLOP/s of a point, 0 without a time. @param {any} p */
 export function performance(p) {
@@ -28,9 +28,9 @@ export function edit(before, after) {
 class Labels {
   constructor() { this.taken = []; }
 
-  /** @param {string} text @param {[number, number, "start"|"middle"|"end"][]} places baseline positions, in order of preference */
-  place(text, places) {
-    const width = text.length * CHARACTER;
+  /** @param {string} text @param {[number, number, "start"|"middle"|"end"][]} places baseline positions, in order of preference @param {number} [character] width of one */
+  place(text, places, character = CHARACTER) {
+    const width = text.length * character;
     for (const [x, y, anchor] of places) {
       const left = anchor === "start" ? x : anchor === "end" ? x - width : x - width / 2;
       const box = [left, y - LINE + 3, left + width, y + 3];
@@ -81,12 +81,6 @@ export function draw(el, state, act) {
     svg.append(h("text", { x: (W + LEFT) / 2, y: H - 8, "text-anchor": "middle", class: "tb-label" }, "FLOP per byte of memory traffic"));
     svg.append(h("text", { x: LEFT - 6, y: TOP - 4, "text-anchor": "end", class: "tb-label" }, "FLOP/s"));
     const widest = Math.max(...bands.map((b) => b.value), 0);
-    for (const r of [...rates].sort((a, b) => b.value - a.value)) {
-      const ridge = widest ? Math.max(10 ** x0, r.value / widest) : 10 ** x0, y = Y(r.value);
-      svg.append(h("line", { x1: X(ridge), x2: W - RIGHT, y1: y, y2: y, class: "tb-ceiling" }));
-      const spot = labels.place(r.name, [[W - RIGHT - 2, y - 4, "end"], [W - RIGHT - 2, y + LINE, "end"]]);
-      if (spot) svg.append(h("text", { x: spot.x, y: spot.y, "text-anchor": spot.anchor, class: "tb-label" }, r.name));
-    }
     [...bands].sort((a, b) => b.value - a.value).forEach((b, k) => {
       const end = Math.min(10 ** x1, top / b.value), begin = Math.max(10 ** x0, 10 ** y0 / b.value);
       if (end <= begin) return;
@@ -98,6 +92,13 @@ export function draw(el, state, act) {
       svg.append(h("text", { x, y, transform: `rotate(${angle.toFixed(2)} ${x.toFixed(1)} ${y.toFixed(1)}) translate(0 ${over || bands.length === 1 ? -6 : 14})`, "text-anchor": "middle", class: "tb-label tb-along" }, b.name));
       for (let t = 0; t <= 20; t++) labels.block(xa + (xb - xa) * t / 20 - 3, ya + (yb - ya) * t / 20 - 3, xa + (xb - xa) * t / 20 + 3, ya + (yb - ya) * t / 20 + 3);
     });
+    for (const r of [...rates].sort((a, b) => b.value - a.value)) {
+      const ridge = widest ? Math.max(10 ** x0, r.value / widest) : 10 ** x0, y = Y(r.value);
+      svg.append(h("line", { x1: X(ridge), x2: W - RIGHT, y1: y, y2: y, class: "tb-ceiling" }));
+      labels.block(X(ridge), y - 1, W - RIGHT, y + 1);
+      const spot = labels.place(r.name, [[W - RIGHT - 2, y - 4, "end"], [W - RIGHT - 2, y + LINE, "end"], [W - RIGHT - 130, y - 4, "end"]]);
+      if (spot) svg.append(h("text", { x: spot.x, y: spot.y, "text-anchor": spot.anchor, class: "tb-label" }, r.name));
+    }
     if (points.length > 1) svg.append(h("polyline", { points: points.map((p) => `${X(intensity(p))},${Y(performance(p))}`).join(" "), class: "tb-path" }));
     points.forEach((p) => labels.block(X(intensity(p)) - 8, Y(performance(p)) - 8, X(intensity(p)) + 8, Y(performance(p)) + 8));
     dots = points.map((p, k) => {
@@ -113,7 +114,7 @@ export function draw(el, state, act) {
       const text = last ? `${name(p, info.points.indexOf(p))}, ${p.time_us.provenance}` : String(info.points.indexOf(p) + 1);
       const places = /** @type {any} */ ([[x + 11, y + 4, "start"], [x - 11, y + 4, "end"], [x, y - 12, "middle"], [x, y + 22, "middle"], [x + 11, y + 22, "start"], [x - 11, y + 22, "end"], [x + 11, y - 14, "start"], [x - 11, y - 14, "end"]]);
       const short = text.length > 44 ? `${text.slice(0, 43)}…` : text;
-      const spot = labels.place(short, places);
+      const spot = labels.place(short, places, last ? STRONG : CHARACTER);
       if (spot) svg.append(h("text", { x: spot.x, y: spot.y, "text-anchor": spot.anchor, class: last ? "tb-strong" : "tb-label" }, short));
     }
     svg.addEventListener("keydown", (event) => {
