@@ -550,6 +550,18 @@ def test_text_has_contrast_in_both_themes(page: Any, theme: str) -> None:
     page.evaluate("(t) => { document.body.dataset.theme = t; }", theme)
     for name in TABS:
         tab(page, name)
+        if name == "code":
+            page.get_by_label("text of column 3").select_option("sass")
+            page.locator(".tb-mix summary").last.click()
+            page.locator(".tb-line", has_text="STL").click()
+        if name == "passes":
+            page.locator(".tb-list").focus()
+            for _ in range(3):
+                page.keyboard.press("j")
+        if name == "shared memory":
+            page.locator(".tb-way-bad").first.click()
+        if name == "layout":
+            page.locator(".tb-bases summary").click()
         assert page.evaluate(LUMINANCE) == [], name
 
 
