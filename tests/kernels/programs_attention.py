@@ -109,9 +109,9 @@ def decode_parts(
 ) -> Any:
     """One query row a head against a cache, the cache cut into parts; `join_parts` joins them.
 
-    Q: (batch, heads, dim); K, V: (batch, kv_heads, seq, dim); P: (batch, heads, parts, dim) float32, the part's
-    own result; L: (batch, heads, parts) float32, log2 of its sum of exponentials. The heads of a group share
-    their keys, so they are the rows of one product.
+    Q: (batch, heads, dim); K, V: (batch, kv_heads, seq, dim); P: (batch, heads, parts, dim) float32, the
+    part's own result; L: (batch, heads, parts) float32, log2 of its sum of exponentials. The heads of a
+    group share their keys, so they are the rows of one product.
     """
     ratio = heads // kv_heads
     rows = 64
@@ -216,7 +216,7 @@ def mla_decode(
     num_stages: int = 2,
     threads: int = 256,
 ) -> Any:
-    """Latent attention, one query row a head: keys and values are the same `dim` numbers, keys have `rope` more.
+    """Latent attention, one query row a head: values are `dim` numbers, keys the same ones and `rope` more.
 
     Q: (batch, heads, dim); R: (batch, heads, rope); C: (batch, seq, dim); E: (batch, seq, rope);
     O: (batch, heads, dim).
@@ -393,8 +393,8 @@ def attention_backward(
 ) -> Any:
     """Gradients of attention: a block has block_M keys and goes over block_N queries at a time.
 
-    L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q, over
-    the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
+    L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q,
+    over the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
     results are left operands of the next ones in registers.
     """
     scale = (1.0 / dim) ** 0.5

@@ -48,16 +48,16 @@ def linear_attention(
                 T.copy(Q[bz, t * chunk : (t + 1) * chunk, by, :], Q_s)
                 T.copy(K[bz, t * chunk : (t + 1) * chunk, by, :], K_s)
                 T.copy(V[bz, t * chunk : (t + 1) * chunk, by, bx * block_V : (bx + 1) * block_V], V_s)
-                T.clear(s)
-                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(dim, block_V):
                     h_s[i, j] = T.cast(h[i, j] * scale, dtype)
+                T.clear(s)
+                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.clear(o)
+                T.gemm(Q_s, h_s, o, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(chunk, chunk):
                     p[i, j] = T.cast(T.if_then_else(i >= j, s[i, j] * scale, 0.0), dtype)
-                T.clear(o)
                 T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
                 T.gemm(K_s, V_s, h, transpose_A=True, policy=T.GemmWarpPolicy.FullRow)
-                T.gemm(Q_s, h_s, o, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(o, O[bz, t * chunk : (t + 1) * chunk, by, bx * block_V : (bx + 1) * block_V])
 
     return linear_attention_kernel
@@ -126,9 +126,7 @@ def chunk_scan(
                     cb[i, j] = T.cast(
                         T.if_then_else(
                             bx * block_M + i >= k * block_K + j,
-                            T.cast(CB_s[i, j], "float32")
-                            * T.exp2(a_m[i] * LOG2E - a_k[j] * LOG2E)
-                            * dt_k[j],
+                            T.cast(CB_s[i, j], "float32") * T.exp2(a_m[i] * LOG2E - a_k[j] * LOG2E) * dt_k[j],
                             0.0,
                         ),
                         dtype,

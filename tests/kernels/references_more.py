@@ -5,6 +5,7 @@ In float32 on the inputs' values (float64 where a shape is small), with the outp
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 
@@ -33,7 +34,7 @@ def attention_varlen(Q: Any, K: Any, V: Any, cu: Any, causal: bool) -> Any:
     import torch
 
     out, ratio, ends = torch.zeros_like(Q), Q.shape[1] // K.shape[1], cu.tolist()
-    for first, last in zip(ends, ends[1:], strict=False):
+    for first, last in pairwise(ends):
         for h in range(Q.shape[1]):
             rows = slice(first, last)
             got = softmax_rows(Q[rows, h], K[rows, h // ratio], V[rows, h // ratio], causal)
@@ -81,7 +82,7 @@ def chunk_scan(CB: Any, X: Any, dt: Any, A: Any, C: Any, S: Any, D: Any) -> Any:
     """Chunk by chunk in float32."""
     import torch
 
-    batch, chunks, groups, chunk, _ = CB.shape
+    _, chunks, groups, chunk, _ = CB.shape
     heads = X.shape[2]
     out = torch.empty_like(X)
     mask = torch.ones(chunk, chunk, dtype=torch.bool, device=X.device).tril()

@@ -42,7 +42,11 @@ class Setup:
 
 @dataclass(frozen=True)
 class Case:
-    """One shape of a row. work / ms gives the rate in `unit`; bound: of the relative error."""
+    """One shape of a row.
+
+    work / ms gives the rate in `unit`; bound: of the relative error; given: milliseconds of peers that
+    somebody measured elsewhere on the same kind of GPU, by name.
+    """
 
     row: str
     label: str
@@ -51,14 +55,12 @@ class Case:
     work: float
     unit: str
     bound: float
+    given: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`ours` at least `ratio` times as fast as `peer`, as a geometric mean over the row's shapes.
-
-    most_ms: or no slower than this, where the peer is a figure.
-    """
+    """`ours` at least `ratio` times as fast as `peer`, as a geometric mean over the row's shapes."""
 
     peer: str
     ratio: float
