@@ -45,6 +45,7 @@ from tilebench.targets import Occupancy, Target, occupancy, parse
 USER_ERRORS = (TileError, AssertionError, ArithmeticError, TypeError, ValueError)
 """What a factory may raise for values that do not go together; the text becomes the reason."""
 LARGEST_SWEEP = 4096
+LONGEST_REASON = 240
 
 Config = Mapping[str, Any]
 
@@ -268,14 +269,9 @@ class WhatIf:
             return None  # the base itself is illegal: its point says why
 
     def _words(self) -> str:
-        legal = [p for p in self.points if p.point is not None]
-        if not legal:
-            return "no legal point tried yet"
-        best = min(legal, key=_microseconds)
-        return (
-            f"{len(self.points)} points tried, best predicted "
-            f"{_microseconds(best):.4g} us at {model.config_text(best.config)}"
-        )
+        us = _microseconds(self.predict())
+        base = f"as it is {us:.4g} us (predicted)" if us < float("inf") else "as it is illegal or unknown"
+        return f"sliders over {', '.join(self.choices)}; {base}"
 
     @property
     def panel(self) -> Panel:
@@ -309,7 +305,9 @@ def _microseconds(point: TriedPoint) -> float:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, TileError):
-        return f"{error.what}" + (f": {error.why}" if error.why else "")
+        why = error.why.splitlines()[0] if error.why else ""
+        why = "" if why.endswith(":") else why  # a table would follow
+        return f"{error.what}: {why}"[:LONGEST_REASON] if why else error.what[:LONGEST_REASON]
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -86,12 +86,22 @@ HEAD = (
 )  # fmt: skip
 
 
+def best(info: WhatIfInfo) -> str:
+    """'7 points tried, best predicted 14.8 us at num_stages=4'."""
+    count = f"{len(info.tried)} point{'s' * (len(info.tried) != 1)} tried"
+    timed = [(us, p) for p in info.tried if (us := microseconds(p)) is not None]
+    if not timed:
+        return f"{count}, none of them legal"
+    us, point = min(timed, key=lambda pair: pair[0])
+    return f"{count}, best predicted {number(us)} us ({changed(point, info)})"
+
+
 def text(report: Report) -> str:
     """The points in plain text, one a line."""
     info = report.whatif
     if info is None:
         return f"{report.name}: nothing was tried"
-    lines = [f"{report.name} for {report.target}: {report.verdict}"]
+    lines = [f"{report.name} for {report.target}: {best(info)}"]
     for row in rows(info):
         what, state, time, ratio, count, _, shared, blocks, limiter = row
         rest = (
@@ -116,7 +126,8 @@ def html(report: Report) -> str:
 
 def sentence(report: Report) -> str:
     """One line that stands for the picture."""
-    return f"what-if of {report.name}: {report.verdict}"
+    tried = best(report.whatif) if report.whatif is not None else "nothing tried"
+    return f"what-if of {report.name}: {tried}"
 
 
 def paint(ax: Any, info: WhatIfInfo) -> None:
