@@ -15,7 +15,14 @@ from tests.views.fixture import fragment_info, shared_info
 from tilebench.layouts import atoms
 from tilebench.layouts.digits import Digit
 from tilebench.layouts.fragment import FragmentLayout
-from tilebench.layouts.shared import SharedLayout, column_major, padded, row_major, swizzled, swizzled_transposed
+from tilebench.layouts.shared import (
+    SharedLayout,
+    column_major,
+    padded,
+    row_major,
+    swizzled,
+    swizzled_transposed,
+)
 from tilebench.report import LayoutInfo, to_json
 from tilebench.views import layout
 
