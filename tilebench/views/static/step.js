@@ -1,7 +1,8 @@
 // Time travel: one block of a kernel, step by step, with what every buffer held, who wrote it, and when it went wrong.
 import { h, button, choice, empty, number, lit } from "./kit.js";
 import { flatten } from "./math.js";
-import { open, inflated, bands, holderOf } from "./trace.js";
+import { open, inflated, holderOf } from "./trace.js";
+import { tracks, listing } from "./track.js";
 import { stage } from "./stage.js";
 import { compileFor, environment, series } from "./expr.js";
 
@@ -56,7 +57,7 @@ function one(el, m, state, act) {
   const status = h("p", { class: "tb-status", role: "status", "aria-live": "polite" });
   const slider = h("input", { type: "range", class: "tb-scrub", min: 0, max: total - 1, value: at(), "aria-label": "step" });
   slider.addEventListener("input", () => go(Number(slider.value)));
-  const track = tracks();
+  const track = tracks(m, (k) => go(k));
   const play = button("play", () => (timer ? stop() : run(1, PLAY_MS)), "play or pause (space)");
   const until = h("select", { "aria-label": "run until" }, ...untils().map(([v, text]) => h("option", { value: v, selected: v === own.until }, text)));
   until.addEventListener("change", () => { own.until = until.value; condition.hidden = own.until !== "condition"; });
@@ -75,7 +76,7 @@ function one(el, m, state, act) {
     h("span", { class: "tb-legend" }, swatch("rgb(255,0,200)", "NaN"), swatch("rgb(38,44,54)", "−inf"), swatch("rgb(255,214,10)", "inf"), swatch("repeating-conic-gradient(#d0d5db 0 25%, #bac0c8 0 50%) 0 0 / 6px 6px", "not written yet")));
 
   // ---------------------------------------------------------------- code, side table, tiles
-  const code = listing();
+  const code = listing(report, m, (n, direction) => { lineStep(n, direction); mine = true; act.pin({ line: n, step: at() }); mine = false; });
   const side = h("div", { class: "tb-side tb-read" });
   const scene = stage(m, report, own, {
     hover(b, cell) { look = cell === null ? null : { buffer: b, cell }; marks(); sides(); say(); act.hover(look ? selection(b, cell) : { line: site(at()).line, step: at() }); },
@@ -361,70 +362,13 @@ function one(el, m, state, act) {
     try { compileFor(m, entry.value); own.watches.push({ text: entry.value.trim() }); told.textContent = ""; entry.value = ""; sides(); entry.focus(); } catch (error) { told.textContent = error.message; }
   });
 
-  // ---------------------------------------------------------------- the track and the code
-  function tracks() {
-    const list = bands(m), few = list.length <= 64;
-    const buttons = list.map((b) => {
-      const name = b.iteration === null ? "" : `${m.outer} ${b.iteration}`;
-      const made = h("button", { type: "button", tabindex: -1, class: b.iteration === null ? "tb-iter tb-outside" : "tb-iter", title: `${name || "outside the loop"}: steps ${m.number(b.from) + 1} to ${m.number(b.to) + 1}`, "aria-label": `${name || "outside the loop"}, step ${m.number(b.from) + 1}`, style: { "flex-grow": b.to - b.from + 1 }, on: { click: () => go(b.from) } }, few ? name : "");
-      return made;
-    });
-    const W = 1000, ticks = h("svg", { class: "tb-ticks", viewBox: `0 0 ${W} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
-    const x = (k) => (k + 0.5) * W / total;
-    m.steps.forEach((s, k) => {
-      const wrong = s.checks.some((c) => c.wrong), nan = s.writes.some((w) => w.nan), inf = s.writes.some((w) => w.inf);
-      if (total > 600 && !wrong && !nan) return;
-      ticks.append(h("rect", { x: x(k) - Math.min(4, 0.3 * W / total), width: Math.min(8, 0.6 * W / total), y: wrong || nan ? 0 : 5, height: wrong || nan ? 10 : 5, class: wrong || nan ? "tb-tick tb-tick-bad" : inf ? "tb-tick tb-tick-inf" : "tb-tick" }));
-    });
-    const here = h("rect", { x: 0, y: 0, width: 3, height: 10, class: "tb-tick-here" });
-    ticks.append(here);
-    const box = h("div", { class: "tb-track" }, m.outer ? h("div", { class: "tb-iters" }, ...buttons) : null, ticks);
-    return {
-      el: box,
-      show(k) {
-        here.setAttribute("x", String(x(k) - 1.5));
-        list.forEach((b, n) => buttons[n].classList.toggle("tb-lit", b.from <= k && k <= b.to));
-      },
-    };
-  }
-
-  function listing() {
-    const counts = new Map();
-    for (const s of m.steps) { const n = m.sites[s.site].line; counts.set(n, (counts.get(n) ?? 0) + 1); }
-    const { lines, first } = excerpt(report, m.sites);
-    const hit = [...counts.keys()].filter((n) => n >= first && n < first + lines.length).map((n) => lines[n - first]);
-    const dent = hit.length ? Math.min(...hit.map((t) => t.length - t.trimStart().length)) : 0;
-    const nodes = lines.map((t, i) => {
-      const n = first + i, own_ = counts.get(n);
-      const cut = t.slice(Math.min(dent, t.length - t.trimStart().length));
-      const node = h("div", { class: own_ ? "tb-line tb-linked" : "tb-line" }, h("span", { class: "tb-no" }, n), h("span", { class: "tb-text" }, cut || " "));
-      if (own_) { node.title = `${own_} ${own_ === 1 ? "step" : "steps"}: a click goes to the next one`; node.addEventListener("click", (event) => { lineStep(n, event.shiftKey ? -1 : 1); mine = true; act.pin({ line: n, step: at() }); mine = false; }); }
-      return node;
-    });
-    const box = h("div", { class: "tb-lines tb-listing", tabindex: 0, role: "region", "aria-label": "the cell, with the line of this step" }, ...nodes);
-    box.addEventListener("keydown", (event) => { if (event.key === "ArrowUp" || event.key === "ArrowDown") event.stopPropagation(); });
-    return {
-      el: box,
-      show(k) {
-        const n = site(k).line, last = Math.max(n, site(k).end_line);
-        nodes.forEach((node, i) => { const on = first + i >= n && first + i <= last; node.classList.toggle("tb-within", on && first + i > n); node.classList.toggle("tb-at", on); if (on) node.setAttribute("aria-current", "step"); else node.removeAttribute("aria-current"); });
-        const node = nodes[n - first];
-        if (node && box.clientHeight && (node.offsetTop < box.scrollTop + 20 || node.offsetTop > box.scrollTop + box.clientHeight - 40)) box.scrollTop = Math.max(0, node.offsetTop - box.clientHeight / 2);
-      },
-      light(now) {
-        const hover = now.hover?.line, pins = new Set(now.pins.map((s) => s.line));
-        nodes.forEach((node, i) => { const n = first + i; node.classList.toggle("tb-pinned", pins.has(n)); node.classList.toggle("tb-hover", n === hover && n !== site(at()).line); });
-      },
-    };
-  }
-
+  // ---------------------------------------------------------------- keys and the bus
   /** To the next step of a line (or the one before), round the end. */
   function lineStep(n, direction = 1) {
     for (let i = 1; i <= total; i++) { const k = (at() + direction * i + total * 2) % total; if (site(k).line === n) { go(k); return true; } }
     return false;
   }
 
-  // ---------------------------------------------------------------- keys and the bus
   root.addEventListener("keydown", (event) => {
     if (event.altKey || event.metaKey || event.ctrlKey || (event.target instanceof HTMLInputElement && event.target.type === "text") || event.target instanceof HTMLSelectElement) return;
     const k = event.key, onButton = event.target instanceof HTMLButtonElement || (event.target instanceof HTMLInputElement && event.target.type === "checkbox");
@@ -481,16 +425,6 @@ function one(el, m, state, act) {
   const last = act.now().pins[act.now().pins.length - 1];
   if (last) heard(last);
   return () => { stop(); off(); resized.disconnect(); root.remove(); };
-}
-
-/** The lines of the source that belong to the kernel, from its def on: a file may hold much else. @param {any} report @param {any[]} sites */
-export function excerpt(report, sites) {
-  const all = report.source.replace(/\n+$/, "").split("\n"), own = sites.filter((s) => s.line >= report.first_line && s.line < report.first_line + all.length);
-  if (!own.length) return { lines: all.slice(0, 400), first: report.first_line };
-  let from = Math.min(...own.map((s) => s.line)) - report.first_line;
-  const to = Math.max(...own.map((s) => Math.max(s.line, s.end_line))) - report.first_line;
-  for (let k = from; k >= 0; k--) if (/^\s*def\s/.test(all[k])) { from = k > 0 && /^\s*@/.test(all[k - 1]) ? k - 1 : k; break; }
-  return { lines: all.slice(from, to + 2), first: report.first_line + from };
 }
 
 /** A number as a reader can take it in. @param {number} x */
