@@ -78,7 +78,7 @@ def test_keys_walk_zoom_and_pin(page: Any) -> None:
     page.keyboard.press("Home")
     assert bars(page).first.bounding_box()["width"] > 2 * before
     page.keyboard.press("0")
-    assert bars(page).first.bounding_box()["width"] == pytest.approx(before, abs=3)  # the cursor has an outline
+    assert bars(page).first.bounding_box()["width"] == pytest.approx(before, abs=3), "and an outline"
     page.keyboard.press("Enter")
     assert page.evaluate(SEL)["op"].startswith("op")
     assert page.locator(".tb-bar.tb-lit").count() > 0
@@ -429,3 +429,13 @@ def test_each_view_is_drawn_in_time_and_leaves_nothing(page: Any) -> None:
     assert times.pop("buses") == 0
     assert "listeners" not in times
     assert all(ms < 300 for ms in times.values()), times
+
+
+def test_in_a_narrow_cell_of_a_wide_window_tables_stand_below_the_pictures(page: Any) -> None:
+    page.evaluate("() => { document.body.style.width = '480px'; }")
+    mount(page, load())
+    tab(page, "difference")
+    grid = page.locator(".tb-panel .tb-grid").bounding_box()
+    table = page.locator(".tb-panel .tb-table").first.bounding_box()
+    assert table["y"] > grid["y"] + grid["height"]
+    assert table["x"] + table["width"] <= 480
