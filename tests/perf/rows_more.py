@@ -178,17 +178,8 @@ def varlen_case(causal: bool, heads: int = 16, kv_heads: int = 16, dim: int = 12
             return lambda: forward(q, k, v, cu, cu, longest, longest, 0.0, causal, False)[0]
 
         def cudnn() -> Run:
-            from torch.nn.attention import SDPBackend, sdpa_kernel
-
-            offsets = cu.long()
-            nested = [torch.nested.nested_tensor_from_jagged(t, offsets).transpose(1, 2) for t in (q, k, v)]
-
-            def run() -> Any:
-                with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-                    return torch.nn.functional.scaled_dot_product_attention(*nested, is_causal=causal)
-
-            run()
-            return lambda: run().transpose(1, 2).values()
+            forward = torch.ops.aten._cudnn_attention_forward
+            return lambda: forward(q, k, v, None, cu, cu, longest, longest, False, 0.0, causal, False)[0]
 
         return Setup(
             same_arguments(q, k, v, cu, o),
