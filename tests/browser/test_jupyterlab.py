@@ -83,6 +83,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
             "--ServerApp.password=",
             f"--ServerApp.root_dir={home / 'books'}",
             "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",  # Notebook 7 is served beside it
             "--LabApp.news_url=None",
             "--ServerApp.port_retries=0",
         ]

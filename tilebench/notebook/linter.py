@@ -1,8 +1,8 @@
 """The kernel's side of diagnostics while typing.
 
-An editor opens the comm `tilebench.lint` and sends `{"id": n, "cell": key, "text": cell}`; the answer has
-the same id, the diagnostics, and what hovers show of buffers and ops. The work is done in a thread of its own,
-the newest text first, with a deadline, so that the notebook never waits for it.
+An editor opens the comm `tilebench.lint` and sends `{"id": n, "cell": key, "text": cell}`; the answer
+has the same id, the diagnostics, and what hovers show of buffers and ops. The work is done in a thread of
+its own, the newest text first, with a deadline, so that the notebook never waits for it.
 """
 
 from __future__ import annotations
