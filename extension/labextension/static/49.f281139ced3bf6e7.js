@@ -274,9 +274,12 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-band-a i, .tilebench .tb-band-b i { display: block; border: 1px solid var(--tb-line); background: var(--tb-panel); min-height: 16px; }
 .tilebench .tb-band-b i { height: 26px; }
 .tilebench .tb-product .tb-legend { margin: 0 0 2px; }
+/* a narrow cell or side panel in a wide window: one column, nothing cut */
+.tilebench .tb-panel { container-type: inline-size; }
+@container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
 `,""]),i.d(e,{},{A:a})},29(t,e,i){var n=i(27),r=i.n(n),b=i(28),a=(i.n(b))()(r());a.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
-.tilebench .tb-step .tb-status { min-height: 3.5em; }
+.tilebench .tb-step .tb-status { height: 3.6em; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
 .tilebench .tb-step .tb-nav { gap: 4px; }
 .tilebench .tb-step .tb-nav .tb-button { min-width: 34px; padding: 2px 8px; }
 .tilebench .tb-step .tb-run { display: inline-flex; flex-wrap: wrap; gap: 4px; align-items: center; margin-left: 12px; padding-left: 12px; border-left: 1px solid var(--tb-line); }
@@ -338,6 +341,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-step { container-type: inline-size; }
 @container (max-width: 720px) {
   .tilebench .tb-step .tb-pair { grid-template-columns: minmax(0, 1fr); }
+  .tilebench .tb-step .tb-status { height: 5em; }
   .tilebench .tb-step .tb-listing { height: 180px; }
   .tilebench .tb-step .tb-read { height: auto; max-height: 240px; }
   .tilebench .tb-step .tb-run { margin-left: 0; padding-left: 0; border-left: 0; }
