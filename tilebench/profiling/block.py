@@ -15,17 +15,17 @@ from typing import Literal
 from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import walk
 from tilebench.ir.tile import Bind, For, If, Parallel, Pipelined, Seq, Stmt, TileOp, Versioned, While
-from tilebench.passes.stages import Schedule, Scheduled
+from tilebench.passes.stages import Partitioned, Schedule, Scheduled
 from tilebench.profiling.work import Work, evaluate, work_of
 from tilebench.targets import Device
 
 Lane = Literal["copy", "tensor cores", "ALU"]
 LANES: tuple[Lane, ...] = ("copy", "tensor cores", "ALU")
 
-WGMMA_SHARE = 0.7
-"""Share of the data sheet's tensor rate that the best f16 products sustain on an H200 (cuBLAS, 4096^3 to
-8192^3: 660 to 700 of 989 TFLOP/s; the clock falls under that load). Measured beside our own in
-tests/perf/h200.py.
+WGMMA_SHARE = 0.8
+"""Share of the data sheet's tensor rate that warpgroup products can hold: power bounds it, not the pipes. On
+an H200 the ceiling in practice is about 790 of 989 TFLOP/s (cuBLAS, f16 8192^3 on random data: 670 to 798
+from run to run; 894 on zeros, which take less power). Large launches stay below it.
 """
 MMA_SYNC_SHARE = {"sm_90": 0.43, "sm_90a": 0.43}
 """Share that mma.sync reaches: 62 % of the wgmma rate on sm_90 (arXiv 2402.13499), elsewhere
@@ -44,6 +44,10 @@ SM_BYTES_PER_CLOCK = 64
 """
 LATENCY_US = 0.6
 """From issuing a copy from memory to its data, in microseconds (order of magnitude, H100 class)."""
+L2_LATENCY_US = 0.35
+"""The same from L2, for a bulk copy (order of magnitude, H100: a load that hits L2 takes 0.15, the tensor
+memory unit adds some 0.1; Luo et al., arXiv 2501.12084).
+"""
 STEP_CLOCKS = 40
 """What starting and ending a step costs a block (index arithmetic, a barrier), in clocks: order of
 magnitude.
@@ -53,18 +57,30 @@ magnitude.
 @dataclass(frozen=True)
 class Rates:
     """What one SM does in a microsecond. copy_bytes: its share of L2 and memory in this launch; spill_bytes:
-    of registers that a thread puts away and fetches back in each iteration.
+    of registers that a thread puts away and fetches back in each iteration; first_reads: the share of bytes
+    that come from memory, the others from L2.
     """
 
     device: Device
     copy_bytes: float
     tensor_share: float
     spill_bytes: float = 0.0
+    first_reads: float = 1.0
+
+    @property
+    def latency_us(self) -> float:
+        """From starting a bulk copy to its data, in microseconds."""
+        return self.first_reads * LATENCY_US + (1.0 - self.first_reads) * L2_LATENCY_US
 
     @property
     def clocks(self) -> float:
         """Clocks in a microsecond."""
         return float(self.device.boost_mhz)
+
+    @property
+    def l2_bytes(self) -> float:
+        """Most bytes that an SM exchanges with L2 in a microsecond."""
+        return SM_BYTES_PER_CLOCK * self.clocks
 
     def tensor_flops(self, dtype: str) -> float:
         """Tensor-core FLOP of an SM in a microsecond, for operands of a dtype by name."""
@@ -118,9 +134,7 @@ class _Reader:
         self.rates = rates
         self.threads = scheduled.kernel.thread_count
         self.schedules: dict[int, Schedule] = {id(s.loop): s for s in scheduled.schedules}
-        partitioned = scheduled.placed.partitioned
-        self.warp_grids = partitioned.warp_grids
-        self.instructions = partitioned.selected.instructions
+        self.partitioned = scheduled.placed.partitioned
 
     def visit(self, s: Stmt, values: dict[Var, float]) -> list[Step | Loop]:
         match s:
@@ -204,21 +218,35 @@ class _Reader:
         """Bytes that the step moves from and to shared memory; operands of a gemm once for each warp that
         reads them.
         """
-        plain = work.read.get("shared", 0.0) + work.written.get("shared", 0.0)
-        if not isinstance(s, TileOp) or s not in self.warp_grids or not hasattr(s, "a"):
-            return plain
-        instruction = self.instructions.get(s)
-        rows, columns = self.warp_grids[s]
-        if instruction is not None and instruction.name.startswith("wgmma"):
-            rows = max(1, rows // 4)  # a warpgroup reads B once for its four warps
-        a, b = getattr(s, "a"), getattr(s, "b")  # noqa: B009  (an op with operands: see ops/gemm)
-        return float(
-            sum(
-                math.prod(r.shape) * r.dtype.bytes * copies
-                for r, copies in ((a, columns), (b, rows))
-                if r.buffer.scope == "shared"
-            )
+        products = gemm_shared_bytes(s, self.partitioned)
+        if products is not None:
+            return products
+        return work.read.get("shared", 0.0) + work.written.get("shared", 0.0)
+
+
+def gemm_shared_bytes(s: Stmt, partitioned: Partitioned) -> float | None:
+    """Bytes of shared memory that a product's warps read: an operand once for each warp, of a warpgroup
+    product once for each warpgroup. None for other statements.
+    """
+    if not isinstance(s, TileOp) or not hasattr(s, "a"):
+        return None
+    if s in partitioned.warp_grids:
+        rows, columns = partitioned.warp_grids[s]
+    elif partitioned.specialised:  # a product that the pipeline pass moved to another iteration
+        rows, columns = 4 * (len(partitioned.roles) - 1), 1
+    else:
+        return None
+    instruction = partitioned.selected.instructions.get(s)
+    if instruction is None or instruction.name.startswith("wgmma"):
+        rows = max(1, rows // 4)  # a warpgroup reads B once for its four warps
+    a, b = getattr(s, "a"), getattr(s, "b")  # noqa: B009  (an op with operands: see ops/gemm)
+    return float(
+        sum(
+            math.prod(r.shape) * r.dtype.bytes * copies
+            for r, copies in ((a, columns), (b, rows))
+            if r.buffer.scope == "shared"
         )
+    )
 
 
 def _has_ops(body: Stmt) -> bool:

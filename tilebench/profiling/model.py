@@ -14,9 +14,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tilebench.ir.expr import Var
+from tilebench.ir.expr import Var, int_value
 from tilebench.passes.stages import Scheduled
-from tilebench.profiling import block, timeline
+from tilebench.profiling import block, lanes, rings, timeline
 from tilebench.profiling.block import Program, Rates
 from tilebench.profiling.work import Work, block_values, typical_block
 from tilebench.report import Figure, Roof, RooflineInfo, RooflinePoint, TimelineInfo, TimelineTerm
@@ -65,7 +65,9 @@ def rates_of(work: Work, device: Device, blocks: int, tensor_share: float) -> Ra
     busy = max(1, min(blocks, device.sm_count))
     slowest = max(*_traffic(work, device))
     shared = work.global_bytes / slowest / busy if slowest else math.inf
-    return Rates(device, min(shared, block.SM_BYTES_PER_CLOCK * float(device.boost_mhz)), tensor_share)
+    most = block.SM_BYTES_PER_CLOCK * float(device.boost_mhz)
+    first = min(1.0, work.tensor_bytes / work.global_bytes) if work.global_bytes else 1.0
+    return Rates(device, min(shared, most), tensor_share, first_reads=first)
 
 
 def _traffic(work: Work, device: Device) -> tuple[float, float]:
@@ -117,6 +119,8 @@ def predict(
     work, grid and symbols: of the launch; occupancy: blocks that share an SM; names: for the bars;
     spill_bytes: of a thread, from the compiler's log or an estimate.
     """
+    if scheduled.placed.partitioned.specialised:
+        return _with_producer(scheduled, work, device, occupancy, grid, symbols, names or {}, spill_bytes)
     kernel = scheduled.kernel
     share = tensor_share(scheduled, device)
     together = max(1, min(occupancy.blocks, -(-work.blocks // device.sm_count)))
@@ -164,6 +168,108 @@ def predict(
     return Prediction(total, bounds, limiter, tuple(terms), info)
 
 
+def _with_producer(
+    scheduled: Scheduled,
+    work: Work,
+    device: Device,
+    occupancy: Occupancy,
+    grid: tuple[int, ...],
+    symbols: Mapping[Var, int],
+    names: timeline.Names,
+    spill_bytes: float,
+) -> Prediction:
+    """A kernel whose copies a producer makes: blocks are played by profiling/lanes.py."""
+    kernel = scheduled.kernel
+    share = tensor_share(scheduled, device)
+    tiles = rings.tiles_of(scheduled)
+    sms = device.sm_count
+    together = max(1, min(occupancy.blocks, -(-work.blocks // sms)))
+
+    def played(index: tuple[int, ...], blocks: int, sharing: int) -> tuple[lanes.Lanes, rings.Rings]:
+        rates = replace(rates_of(work, device, blocks, share), spill_bytes=spill_bytes)
+        program = rings.rings_of(scheduled, block_values(kernel, index, symbols), rates)
+        return lanes.play(program, names, rates, sharing), program
+
+    terms = [TimelineTerm("launch", 1, LAUNCH_US)]
+    drawn: lanes.Lanes | None = None
+    program: rings.Rings | None = None
+    index: tuple[int, ...] = (0,)
+    if tiles is not None and work.blocks:
+        blocks = int_value(kernel.grid[0]) or 1
+        index = (rings.heaviest(scheduled, blocks),)
+        drawn, program = played(index, blocks, 1)
+        # blocks beyond the SMs of this device come after the others
+        rounds = -(-blocks // sms)
+        n = program.tiles
+        what = (
+            f"round{'s' * (rounds > 1)} of {min(blocks, sms)} persistent blocks, {n} tile{'s' * (n > 1)} each"
+        )
+        terms.append(TimelineTerm(what, rounds, drawn.total_us))
+        together = 1
+    elif work.blocks:
+        index = typical_block(kernel, grid, symbols)
+        slots = together * sms
+        full, rest = divmod(work.blocks, slots)
+        if full:
+            drawn, program = played(index, slots, together)
+            what = f"wave{'s' * (full > 1)} of {slots} blocks, {together} on each of {sms} SMs"
+            terms.append(TimelineTerm(what, full, drawn.total_us))
+        if rest:
+            sharing = -(-rest // sms)
+            last, own = played(index, rest, sharing)
+            what = f"{'last ' if full else ''}wave of {rest} block{'s' * (rest > 1)}, {sharing} on an SM"
+            terms.append(TimelineTerm(what, 1, last.total_us))
+            if drawn is None:
+                drawn, program, together = last, own, sharing
+    total = sum(t.count * t.each_us for t in terms)
+    bounds = bounds_of(work, device, share)
+    limiter = _limiter(bounds, total, work, device)
+    if drawn is None or program is None:
+        nothing = TimelineInfo("predicted", (), note="an empty grid", terms=tuple(terms), total_us=total)
+        return Prediction(total, bounds, limiter, tuple(terms), nothing)
+    info = TimelineInfo(
+        "predicted",
+        tuple(drawn.bars),
+        tuple(drawn.arrows),
+        _rings_note(program, index, together, device),
+        tuple(drawn.cuts),
+        tuple(terms),
+        total,
+        f"model of {device.name}",
+    )
+    return Prediction(total, bounds, limiter, tuple(terms), info)
+
+
+def _rings_note(program: rings.Rings, index: tuple[int, ...], together: int, device: Device) -> str:
+    trips = program.trips[program.played[0]] if program.played else 0
+    parts: list[str] = []
+    if trips:
+        parts += [_iterations(trips, program.known), f"{program.stages} stage{'s' * (program.stages > 1)}"]
+    n = program.consumers
+    parts.append(f"a producer and {n} consumer warpgroup{'s' * (n > 1)}")
+    place = ", ".join(map(str, index))
+    if program.tiles > 1:
+        parts.append(
+            f"persistent block ({place}), {program.tiles} tiles: the first, the start of the second, "
+            "the end of the last"
+        )
+    else:
+        sharing = f"{together} blocks share its SM" if together > 1 else "alone on its SM"
+        parts.append(f"block ({place}), {sharing}")
+    parts.append(f"rates from the data sheet of {device.name}, tensor cores as power allows")
+    return "; ".join(parts)
+
+
+def _iterations(trips: int, known: bool) -> str:
+    """Which iterations of a loop are drawn."""
+    if not known:
+        return "one iteration (how many there are is known at the call)"
+    shown = min(trips, timeline.ITERATIONS_SHOWN)
+    if shown < trips:
+        return f"the first {shown - timeline.LAST_SHOWN} and last {timeline.LAST_SHOWN} of {trips} iterations"
+    return f"all {trips} iterations"
+
+
 def _limiter(bounds: Mapping[str, float], total: float, work: Work, device: Device) -> str:
     slowest = max(bounds, key=lambda name: bounds[name])
     if total < 2 * LAUNCH_US:
@@ -180,14 +286,7 @@ def _note(program: Program, index: tuple[int, ...], together: int, device: Devic
     parts: list[str] = []
     if loops:
         longest = max(loops, key=lambda x: x.trips)
-        shown = min(longest.trips, timeline.ITERATIONS_SHOWN)
-        if not longest.known:
-            parts.append("one iteration (how many there are is known at the call)")
-        elif shown < longest.trips:
-            first = shown - timeline.LAST_SHOWN
-            parts.append(f"the first {first} and last {timeline.LAST_SHOWN} of {longest.trips} iterations")
-        else:
-            parts.append(f"all {longest.trips} iterations")
+        parts.append(_iterations(longest.trips, longest.known))
         parts.append(f"{longest.stages} stage{'s' * (longest.stages > 1)}")
     sharing = f"{together} blocks share its SM" if together > 1 else "alone on its SM"
     parts.append(f"block ({', '.join(map(str, index))}), {sharing}")

@@ -7,7 +7,7 @@ predicted time of the launch is made of (profiling/model.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -141,16 +141,19 @@ def play(program: Program, names: Names, factor: Mapping[Lane, float], sharing: 
             played.loop(item)
         else:
             played.step(item, -1, "")
-    return _trimmed(played)
+    bars, arrows, cuts = trimmed(played.bars, played.arrows, played.cuts)
+    return replace(played, bars=bars, arrows=arrows, cuts=cuts)
 
 
-def _trimmed(played: Play) -> Play:
+def trimmed(
+    drawn: Sequence[TimelineBar], arrows: Sequence[tuple[int, int]], cuts: Sequence[tuple[float, float]]
+) -> tuple[list[TimelineBar], list[tuple[int, int]], list[tuple[float, float]]]:
     """Without what falls into a cut: bars inside it go, bars that reach into it end at its edge."""
     kept: dict[int, int] = {}
     bars: list[TimelineBar] = []
-    for number, bar in enumerate(played.bars):
+    for number, bar in enumerate(drawn):
         whole: TimelineBar | None = bar
-        for start, end in played.cuts:
+        for start, end in cuts:
             if bar.end_us <= start or bar.start_us >= end:
                 continue
             if bar.start_us < start:
@@ -163,6 +166,5 @@ def _trimmed(played: Play) -> Play:
         if whole is not None:
             kept[number] = len(bars)
             bars.append(replace(whole, start_us=round(whole.start_us, 4), end_us=round(whole.end_us, 4)))
-    arrows = [(kept[a], kept[b]) for a, b in played.arrows if a in kept and b in kept]
-    cuts = [(round(a, 4), round(b, 4)) for a, b in played.cuts]
-    return replace(played, bars=bars, arrows=arrows, cuts=cuts)
+    left = [(kept[a], kept[b]) for a, b in arrows if a in kept and b in kept]
+    return bars, left, [(round(a, 4), round(b, 4)) for a, b in cuts]
