@@ -12,9 +12,9 @@ Each module has `build(stage, target) -> Executable`; heavy imports happen insid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tilebench.ir.expr import Var
 from tilebench.report import CodeText
@@ -79,4 +79,29 @@ class Executable(Protocol):
 
         Returns when the work is queued (cuda) or done (others). Raises LaunchError.
         """
+        ...
+
+
+class Prepared(Protocol):
+    """A launch of which all but the addresses and the numbers is settled: grid, symbols, device."""
+
+    def launch(self, values: list[Any], stream: int) -> None:
+        """Run it with an address or number for every parameter (the list is used up). Raises LaunchError."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An executable whose launches can be prepared, so that the next one of the same shapes costs less."""
+
+    def prepare(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...]
+    ) -> Prepared:
+        """The launch of these arguments, with other addresses and numbers. Raises what `launch` raises."""
+        ...
+
+    def bound(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...]
+    ) -> Callable[[int], None]:
+        """The launch of exactly these arguments: a function of the stream. Raises what `launch` raises."""
         ...

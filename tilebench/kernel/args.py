@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +17,9 @@ from tilebench.ir.dtype import DType, as_dtype
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Var
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.kernel.alias import refuse_aliases
+
+ALIGNMENT = 16
+"""Bytes that addresses on a GPU are a multiple of: the widest move of a thread."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,10 @@ class Call:
     grid: tuple[int, ...]
     views: tuple[TensorView | None, ...]
 
+    def without_tensors(self) -> Call:
+        """Its symbols and grid alone, which keep no memory alive."""
+        return replace(self, arguments=(), views=())
+
 
 def solve_symbols(kernel: Kernel, values: Sequence[TensorView | Any | None]) -> dict[Var, int]:
     """Values of the kernel's symbols from the tensors that are there; outputs not yet allocated are None.
@@ -363,7 +370,7 @@ def _scalar(param: Param, var: Var, value: Any) -> Argument:
 
 
 def bind(
-    kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: bool, alignment: int = 16
+    kernel: Kernel, values: Sequence[Any], device: str, *, host_arrays: bool, alignment: int = ALIGNMENT
 ) -> Call:
     """Check values (one for each parameter, outputs included) and make the launch arguments.
 
@@ -417,7 +424,7 @@ def bind(
     scalars = {
         p.value: int(a)
         for p, a in zip(kernel.params, arguments, strict=True)
-        if isinstance(p.value, Var) and not isinstance(a, TensorArgument)
+        if isinstance(p.value, Var) and not p.value.dtype.is_float and not isinstance(a, TensorArgument)
     }
     grid = tuple(_grid_extent(e, {**symbols, **scalars}, kernel) for e in kernel.grid)
     return Call(tuple(arguments), symbols, grid, tuple(views))

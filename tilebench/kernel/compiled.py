@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from tilebench import compiler
-from tilebench.backends.base import Executable
+from tilebench.backends.base import Executable, Prepares
 from tilebench.errors import LaunchError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
 from tilebench.ir.tile import Buffer
-from tilebench.kernel import args
+from tilebench.kernel import args, quick
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Placed
 from tilebench.report import Report
 from tilebench.targets import Target
 
+R = TypeVar("R")
 UNREACHABLE = "TB619"
 """A tensor that lies in memory as bulk copies cannot reach it (codes.py)."""
 
@@ -59,7 +59,7 @@ class Kernel:
         self.latency: float | None = None
         self.ref_latency: float | None = None
         self.tuning: Any = None
-        self.last_call: args.Call | None = None
+        self._calls = quick.Calls(prim)
         self.recalled_ms: float | None = None  # set when it was compiled before and only had to be found
         self.origin: Origin | None = None
         self._general: Executable | None = None
@@ -103,10 +103,25 @@ class Kernel:
 
         Returns the outputs of out_idx (one, or a list), None when there are none. Raises LaunchError.
         """
+        done = self._calls.run(values, stream)
+        if done is not quick.UNUSUAL:
+            return done
         full = self.complete(values)
-        self.launch(full, stream)
+        self._launch_checked(values, full, stream)
+        return self._results(full)
+
+    def _results(self, full: Sequence[Any]) -> Any:
         outputs = [full[i] for i in self.out_idx]
         return None if not outputs else outputs[0] if len(outputs) == 1 else outputs
+
+    @property
+    def last_call(self) -> args.Call | None:
+        """Grid and symbols of the last call (without its tensors), None before the first."""
+        return self._calls.last
+
+    @last_call.setter
+    def last_call(self, call: args.Call | None) -> None:
+        self._calls.last = call
 
     def complete(self, values: Sequence[Any]) -> list[Any]:
         """The values of all parameters: `values` with fresh tensors at the positions of out_idx."""
@@ -154,31 +169,52 @@ class Kernel:
 
     def launch(self, values: Sequence[Any], stream: int | None = None) -> None:
         """Run with a value for every parameter."""
-        device = device_of(self.target)
-        executable = self.executable
         if len(values) != len(self.prim.params):
             raise LaunchError(
                 "TB602",
                 f"{self.name} takes {len(self.prim.params)} arguments, got {len(values)}",
                 at=self.prim.loc,
             )
-        call = args.bind(self.prim, values, device, host_arrays=self.target.kind in ("interp", "emu"))
-        self.last_call = call
-        if 0 in call.grid:
-            return
-        queue = stream if stream is not None else self._stream()
+        if self._calls.run(values, stream) is quick.UNUSUAL:
+            self._launch_checked(values, values, stream)
+
+    def _launch_checked(self, given: Sequence[Any], full: Sequence[Any], stream: int | None) -> None:
+        """Check everything and run; calls like this one need less from now on.
+
+        given: as the user passed them; full: with outputs.
+        """
+        device, executable = device_of(self.target), self.executable
+        call = args.bind(self.prim, full, device, host_arrays=self._takes_arrays)
+        self.last_call = call.without_tensors()
+        if 0 not in call.grid:
+            queue = quick.stream_reader(call.views)() if stream is None else stream
+
+            def launch(candidate: Executable) -> Executable:
+                candidate.launch(call.arguments, call.symbols, call.grid, queue)
+                return candidate
+
+            executable = self._reachable(launch)
+        if not self._takes_arrays:
+            self._calls.learn(given, full, call, executable, device)
+
+    def _reachable(self, act: Callable[[Executable], R]) -> R:
+        """`act` on the executable, or on the general one where bulk copies cannot reach a tensor."""
         try:
-            executable.launch(call.arguments, call.symbols, call.grid, queue)
+            return act(self.executable)
         except LaunchError as error:
             if error.code != UNREACHABLE:
                 raise
-            self._without_bulk_copies(error).launch(call.arguments, call.symbols, call.grid, queue)
+            return act(self._without_bulk_copies(error))
+
+    @property
+    def _takes_arrays(self) -> bool:
+        return self.target.kind in ("interp", "emu")
 
     def _without_bulk_copies(self, error: LaunchError) -> Executable:
         """The kernel for tensors that bulk copies cannot reach, compiled when the first such call comes."""
         if self._general is None:
             warnings.warn(
-                f"{self.name}: {error.what}; such calls run without bulk copies, more slowly", stacklevel=4
+                f"{self.name}: {error.what}; such calls run without bulk copies, more slowly", stacklevel=5
             )
             configs = {**self.prim.attributes.get("pass_configs", {}), "TL_DISABLE_TMA_LOWER": True}
             prim = replace(self.prim, attributes={**self.prim.attributes, "pass_configs": configs})
@@ -186,34 +222,30 @@ class Kernel:
         assert self._general is not None, "compiler.build always gives an executable"
         return self._general
 
-    def _stream(self) -> int:
-        torch = sys.modules.get("torch")
-        if self.target.kind != "cuda" or torch is None or not torch.cuda.is_available():
-            return 0
-        return int(torch.cuda.current_stream().cuda_stream)
-
     def bind(self, *values: Any) -> Callable[[], Any]:
         """A function of no arguments that launches with these tensors, checked once."""
         full = self.complete(values)
-        call = args.bind(
-            self.prim, full, device_of(self.target), host_arrays=self.target.kind in ("interp", "emu")
-        )
-        outputs = [full[i] for i in self.out_idx]
-        result = None if not outputs else outputs[0] if len(outputs) == 1 else outputs
-        executable, empty = self.executable, 0 in call.grid
+        call = args.bind(self.prim, full, device_of(self.target), host_arrays=self._takes_arrays)
+        result = self._results(full)
+        if 0 in call.grid:
+            return lambda: result
+        launch, stream = self._bound(call), quick.stream_reader(call.views)
 
-        def run() -> Any:
-            if not empty:
-                try:
-                    executable.launch(call.arguments, call.symbols, call.grid, self._stream())
-                except LaunchError as error:
-                    if error.code != UNREACHABLE:
-                        raise
-                    general = self._without_bulk_copies(error)
-                    general.launch(call.arguments, call.symbols, call.grid, self._stream())
+        def run(_alive: object = (full, call)) -> Any:
+            launch(stream())
             return result
 
         return run
+
+    def _bound(self, call: args.Call) -> Callable[[int], None]:
+        """The launch of a checked call, a function of the stream."""
+        if isinstance(self.executable, Prepares):
+            return self._reachable(
+                lambda e: cast("Prepares", e).bound(call.arguments, call.symbols, call.grid)
+            )
+        return lambda stream: self._reachable(
+            lambda e: e.launch(call.arguments, call.symbols, call.grid, stream)
+        )
 
     # -------------------------------------------------------------- questions
 

@@ -8,11 +8,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tilebench.backends.base import Argument, Built, TensorArgument
 from tilebench.backends.cuda import nvrtc
 from tilebench.backends.cuda.driver import ArgumentPack, Gpu, LoadedKernel
 from tilebench.backends.cuda.emit import ENTRY, FILE, Emitted, compiled_text, emit, kernel_parameters
+from tilebench.backends.cuda.prepared import PreparedLaunch
 from tilebench.backends.cuda.tensor_maps import TensorMaps
 from tilebench.errors import LaunchError, Source, TargetError
 from tilebench.ir.expr import Var, const, int_value
@@ -178,7 +180,9 @@ class CudaExecutable:
         self._loaded: dict[int, LoadedKernel] = {}
         self._arguments, self._workspaces = kernel_parameters(program)
         dtypes = [None if isinstance(a, Memory) else a.dtype for a in self._arguments]
-        self._pack = ArgumentPack([*dtypes, *(None for _ in self._workspaces)], len(program.tensor_maps))
+        slots = [*dtypes, *(None for _ in self._workspaces)]
+        self._new_pack = partial(ArgumentPack, slots, len(program.tensor_maps))
+        self._pack = self._new_pack()
         self._maps = _maps(program, (*self._arguments, *self._workspaces)) if program.tensor_maps else None
         listed = {id(p.value) for p in program.params}
         self._extra = tuple(s for s in program.symbols if id(s) not in listed)
@@ -198,24 +202,30 @@ class CudaExecutable:
         """
         if 0 in grid:
             return
-        gpu = self._find_gpu()
-        kernel = self.load(self._device(gpu, arguments))
-        values: list[int | float | bool] = [
-            a.pointer if isinstance(a, TensorArgument) else a for a in arguments
-        ]
-        values.extend(symbols[s] for s in self._extra)
-        workspaces = self._allocate(gpu, kernel.device, symbols, stream) if self._workspaces else []
-        program, pack = self.program, self._pack
-        grid = program.launched(grid)
-        try:
-            values += workspaces
-            maps = b"" if self._maps is None else self._maps.encoded(gpu, kernel.device, values)
-            with pack.lock:
-                pack.fill(values, maps)
-                kernel.launch(_grid(grid), program.threads, program.shared_bytes, stream, pack.address)
-        finally:
-            for pointer in workspaces:
-                gpu.api.cuMemFreeAsync(pointer, stream)
+        self.prepare(arguments, symbols, grid).launch(_values(arguments), stream)
+
+    def prepare(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...]
+    ) -> PreparedLaunch:
+        """The launch of these arguments on their device, with other addresses and numbers. Raises as `launch`
+        does.
+        """
+        kernel = self.load(self._device(self._find_gpu(), arguments))
+        program = self.program
+        return PreparedLaunch(
+            kernel,
+            (_grid(program.launched(grid)), program.threads, program.shared_bytes),
+            self._pack,
+            self._maps,
+            [symbols[s] for s in self._extra],
+            self._sizes(symbols) if self._workspaces else (),
+        )
+
+    def bound(
+        self, arguments: Sequence[Argument], symbols: Mapping[Var, int], grid: tuple[int, ...]
+    ) -> Callable[[int], None]:
+        """The launch of exactly these arguments, a function of the stream. Raises as `launch` does."""
+        return self.prepare(arguments, symbols, grid).bound(_values(arguments), self._new_pack())
 
     def load(self, device: int) -> LoadedKernel:
         """The kernel on a device, loaded on first use. Raises TargetError TB510 when there is no binary."""
@@ -249,8 +259,8 @@ class CudaExecutable:
         first = next((a.pointer for a in arguments if isinstance(a, TensorArgument) and a.pointer), 0)
         return gpu.device_of_pointer(first) if first else gpu.current_device()
 
-    def _allocate(self, gpu: Gpu, device: int, symbols: Mapping[Var, int], stream: int) -> list[int]:
-        gpu.enter(device)
+    def _sizes(self, symbols: Mapping[Var, int]) -> list[int]:
+        """Bytes of each workspace."""
         known = {v: const(n, v.dtype) for v, n in symbols.items()}
         found: list[int] = []
         for memory in self._workspaces:
@@ -261,11 +271,12 @@ class CudaExecutable:
                     f"the size of the workspace {memory.name} is not determined by the arguments",
                     at=memory.loc,
                 )
-            size = max(1, count * memory.dtype.bytes)
-            found.append(
-                int(gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes"))
-            )
+            found.append(max(1, count * memory.dtype.bytes))
         return found
+
+
+def _values(arguments: Sequence[Argument]) -> list[int | float | bool]:
+    return [a.pointer if isinstance(a, TensorArgument) else a for a in arguments]
 
 
 def _maps(program: Program, arguments: Sequence[Memory | Var]) -> TensorMaps:

@@ -293,9 +293,32 @@ class LoadedKernel:
         self, grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, arguments: int
     ) -> None:
         """Queue the kernel. arguments: address of an array of pointers to the arguments."""
-        gpu = self.gpu
-        gpu.enter(self.device)
-        code = gpu.launch_kernel(self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None)
+        self.launcher(grid, threads, shared_bytes)(stream, arguments)
+
+    def launcher(
+        self, grid: tuple[int, int, int], threads: int, shared_bytes: int
+    ) -> Callable[[int, int], None]:
+        """`launch` with all but (stream, arguments) settled, and already in C's form."""
+        shape = grid, threads, shared_bytes
+        enter, device, launch_kernel = self.gpu.enter, self.device, self.gpu.launch_kernel
+        x, y, z, one = (_UNSIGNED(n) for n in (*grid, 1))
+        handle, block, shared, nothing = (
+            _POINTER(self._handle), _UNSIGNED(threads), _UNSIGNED(shared_bytes), _POINTER()
+        )  # fmt: skip
+
+        def run(stream: int, arguments: int) -> None:
+            enter(device)
+            code = launch_kernel(handle, x, y, z, block, one, one, shared, stream, arguments, nothing)
+            if code:
+                self._mend(code, shape, stream, arguments)
+
+        return run
+
+    def _mend(
+        self, code: int, shape: tuple[tuple[int, int, int], int, int], stream: int, arguments: int
+    ) -> None:
+        """Launch again in the right context where that was wrong. Raises GpuError for what it was else."""
+        gpu, (grid, threads, shared_bytes) = self.gpu, shape
         if code in _WRONG_CONTEXT:  # somebody else made another context current in this thread
             gpu.leave()
             gpu.enter(self.device)
@@ -303,8 +326,8 @@ class LoadedKernel:
                 self._handle, *grid, threads, 1, 1, shared_bytes, stream, arguments, None
             )
         if code != 0:
-            shape = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
-            raise gpu.error(code, "launch the kernel", shape)
+            said = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
+            raise gpu.error(code, "launch the kernel", said)
 
     def __del__(self) -> None:
         if sys.is_finalizing():
