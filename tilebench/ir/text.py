@@ -166,7 +166,7 @@ def print_stmt(stmt: Stmt) -> Printed:
             case Break() | Continue():
                 put(depth, type(s).__name__.lower(), s.loc)
             case SyncThreads():
-                put(depth, "sync_threads()", s.loc)
+                put(depth, "sync_warpgroup()" if s.group else "sync_threads()", s.loc)
             case Issue():
                 put(depth, f"issue {s.token.name}:", s.loc)
                 for op in s.ops:

@@ -255,9 +255,13 @@ class Print(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class SyncThreads(Stmt):
-    """A barrier of all threads of the block, written by the user or put in by passes/sync.py (tile level)."""
+    """A barrier of all threads of the block, written by the user or put in by passes/sync.py (tile level).
+
+    group: each warpgroup meets on its own.
+    """
 
     because: tuple[tuple[Stmt, Stmt], ...] = ()
+    group: bool = False
 
 
 @dataclass(frozen=True, eq=False)

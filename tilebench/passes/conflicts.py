@@ -13,6 +13,7 @@ from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
 from tilebench.ir.rewrite import calls, loads, substitute, variables, walk
 from tilebench.ir.simplify import bounds, from_linear, linear, simplify
 from tilebench.ir.tile import Bind, Buffer, For, Kernel, Parallel, Pipelined, Region, Stmt
+from tilebench.ops.copy import Copy
 from tilebench.passes.regions import Mode
 from tilebench.passes.stages import Slot
 
@@ -33,6 +34,13 @@ class Access:
     unit: Stmt
     """The statement that the block executes as one: the nest or the op that `stmt` is in."""
     earlier: bool = False
+    met: bool = False
+    """Whether the threads of each warpgroup have met since."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether each warpgroup touches only what is its own there."""
+        return isinstance(self.unit, Copy) and self.unit.alone
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -2,8 +2,10 @@
 
 A thread of a warpgroup product holds two neighbours of a row: 4 bytes of float16, an eighth of a sector.
 Through a swizzled tile whole lines leave, outside of the registers and clipped by hardware. The tile costs
-nothing: the rings are empty by then, and their bytes are free. Kernels with several products do without:
-there the warpgroups run out of step, and meeting costs more than it gains (attention, H200: 3 %).
+nothing: the rings are empty by then, and their bytes are free. Where rings stay busy (persistent blocks) it
+has bytes of its own, and each warpgroup stages its own rows: none waits for another. Kernels with several
+products and one tile a block do without: there the warpgroups run out of step, and meeting costs more than it
+gains (attention, H200: 3 %).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from tilebench.ir.tile import (
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE, offers
-from tilebench.ops.gemm import Gemm
+from tilebench.ops.gemm import Gemm, GemmWarpPolicy
+from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.ops.gemm.wgmma import splits
 from tilebench.passes.stages import Selected
 
 PANEL = 128
@@ -46,15 +50,20 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     """
     kernel = selected.kernel
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
-    if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or len(products) != 1:
+    results = {p.c.buffer: p for p in products}
+    off = kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False)
+    if off or not products or (len(products) > 1 and not going_round):
         return kernel
-    result = products[0].c.buffer
-    room = 2 * PANEL * products[0].mnk[0] if going_round else ring_bytes(selected)
     tiles: list[Buffer] = []
 
     def visit(s: Stmt) -> Stmt:
-        if isinstance(s, Copy) and s.source.buffer is result and s not in selected.typed.per_thread:
-            return _staged(s, selected, room, going_round, tiles)
+        if isinstance(s, Copy) and s.source.buffer in results and s not in selected.typed.per_thread:
+            product = results[s.source.buffer]
+            room = 2 * PANEL * product.mnk[0] if going_round else ring_bytes(selected)
+            alone = going_round and _by_rows(product, selected)
+            if going_round and not alone and len(products) > 1:
+                return s
+            return _staged(s, selected, room, going_round, alone, tiles)
         if isinstance(s, TileOp | Parallel | For | Pipelined | While):
             return s
         return rebuild(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
@@ -65,7 +74,18 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     return replace(kernel, body=body, buffers=(*kernel.buffers, *tiles))
 
 
-def _staged(s: Copy, selected: Selected, room: int, in_panels: bool, tiles: list[Buffer]) -> Stmt:
+def _by_rows(product: Gemm, selected: Selected) -> bool:
+    """Whether each warpgroup has rows of the product's result to itself."""
+    if selected.instructions[product].name != WGMMA or product.policy is GemmWarpPolicy.FullCol:
+        return False
+    m, n, _ = product.mnk
+    threads = selected.kernel.thread_count
+    return any(split == (threads // 128, 1) for split in splits(m, n, threads))
+
+
+def _staged(
+    s: Copy, selected: Selected, room: int, in_panels: bool, alone: bool, tiles: list[Buffer]
+) -> Stmt:
     source, destination = s.source, _matching(s.destination)
     size = destination.dtype.bytes
     if destination.buffer.scope != "global" or len(source.shape) != 2 or destination.shape != source.shape:
@@ -81,10 +101,10 @@ def _staged(s: Copy, selected: Selected, room: int, in_panels: bool, tiles: list
     for p in range(columns // width):
         tile = whole(fresh[p % count])
         there = _columns(destination, p * width, width)
-        out = Copy(tile, there, disable_tma=s.disable_tma, prefer=s.prefer, loc=s.loc)
+        out = Copy(tile, there, disable_tma=s.disable_tma, prefer=s.prefer, alone=alone, loc=s.loc)
         if not any(o.legal and o.instruction.name == STORE for o in offers(out, selected.typed.target)):
             return s
-        parts += [Copy(_columns(source, p * width, width), tile, loc=s.loc), out]
+        parts += [Copy(_columns(source, p * width, width), tile, alone=alone, loc=s.loc), out]
     tiles += fresh
     return seq(*parts)
 

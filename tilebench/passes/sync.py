@@ -65,7 +65,9 @@ class Accesses:
 
     def merge(self, other: Accesses) -> None:
         """Either of the two."""
-        self.pending.update(other.pending)
+        for key, a in other.pending.items():
+            if key not in self.pending or not a.met:
+                self.pending[key] = a
         self.flying.update(other.flying)
 
     def add(self, accesses: Iterable[Access]) -> None:
@@ -99,6 +101,11 @@ class _Need:
     after: Access
     hazard: Hazard
 
+    @property
+    def group(self) -> bool:
+        """Whether it is enough that each warpgroup meets: both sides are its own part of one buffer."""
+        return self.before.alone and self.after.alone and self.before.buffer is self.after.buffer
+
 
 def synchronise(allocated: Allocated) -> Synchronised:
     """Put the barriers in, unless the program asked for none (pass config TL_DISABLE_THREAD_STORAGE_SYNC)."""
@@ -119,6 +126,7 @@ class _Walker:
         """(statement, where) -> why; where is 'before' or, for the condition of a while, 'end'."""
         self.useful: set[tuple[Stmt, str]] = set()
         """Barriers that the current walk has seen a conflict for."""
+        self.changed = False
         self.loops: list[_Loop] = []
         self.versions: dict[Buffer, Expr] = {}
         self.written = {
@@ -136,10 +144,10 @@ class _Walker:
         at a time.
         """
         while True:
-            before = len(self.needs)
+            self.changed = False
             self.useful.clear()
             self.visit(body, Accesses())
-            if len(self.needs) != before:
+            if self.changed:
                 continue
             idle = next((key for key in self.needs if key not in self.useful), None)
             if idle is None:
@@ -276,19 +284,28 @@ class _Walker:
             need = self._need(own, state)
             if need is not None:
                 self.useful.add(key)
-                self.needs.setdefault(key, need)
-        if key in self.needs:
+                if key not in self.needs or (self.needs[key].group and not need.group):
+                    self.needs[key] = need
+                    self.changed = True
+        if key in self.needs and self.needs[key].group:
+            state.pending = {k: dataclasses.replace(a, met=True) for k, a in state.pending.items()}
+        elif key in self.needs:
             state.pending.clear()
         return state
 
     def _need(self, own: list[Access], state: Accesses) -> _Need | None:
+        """A conflict that needs all threads to meet, else one that needs warpgroups to, else None."""
+        found: _Need | None = None
         for after in own:
             for before in state.pending.values():
                 if before.stmt is not after.stmt or before.earlier:
                     hazard = self.conflicts.hazard(before, after)
-                    if hazard is not None:
-                        return _Need(before, after, hazard)
-        return None
+                    need = None if hazard is None else _Need(before, after, hazard)
+                    if need is not None and not need.group:
+                        return need
+                    if need is not None and not before.met:
+                        found = found or need
+        return found
 
     def _diverges(self, s: Stmt) -> bool:
         """Whether only some threads may be inside of an if or loop: no barrier can go there."""
@@ -327,7 +344,8 @@ class _Walker:
         need = self.needs.get((s, where))
         if need is None:
             return None
-        barrier = SyncThreads(((need.before.stmt, need.after.stmt),), loc=s.loc or need.after.stmt.loc)
+        pair = (need.before.stmt, need.after.stmt)
+        barrier = SyncThreads((pair,), need.group, loc=s.loc or need.after.stmt.loc)
         notes.append(
             BarrierNote(barrier, need.after.buffer, _loc(need.before), _loc(need.after), need.hazard)
         )

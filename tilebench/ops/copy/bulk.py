@@ -83,11 +83,14 @@ def _against_store(op: Copy) -> str:
 def lower_store(op: Copy, b: ThreadBuilder) -> None:
     """Thread code: one thread starts the copies; at the next barrier it waits for them to have read."""
     memory, layout, version = b.shared(op.source.buffer)
-    with b.when(binary("eq", b.thread, const(0))):
-        for box in boxes(op.destination, op.source, layout):
-            at = tuple(b.value(x) for x in coordinates(op.destination, box))
+    groups = b.threads // 128 if op.alone else 1
+    with b.when(binary("eq", b.thread % 128 if op.alone else b.thread, const(0))):
+        group = b.thread // 128 if op.alone else const(0)
+        for box in boxes(op.destination, op.source, layout, groups):
+            at = tuple(b.value(x) for x in coordinates(op.destination, box, group * box.own))
             map_ = b.tensor_map(op.destination.buffer, layout, box.sizes)
-            b.emit(BulkStore(map_, at, memory, version + box.start))
+            lower = group * (box.own * (layout.panel or box.sizes[0]))
+            b.emit(BulkStore(map_, at, memory, version + box.start + lower))
         b.emit(BulkCommit())
 
 
@@ -156,18 +159,23 @@ def tile_of(region: Region) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Box:
     """One copy: its box (innermost first), the column and row of the tile where it starts, and the element of
-    the destination, before the swizzle.
+    the destination, before the swizzle; own: rows of a group.
     """
 
     sizes: tuple[int, ...]
     column: int
     row: int
     start: int
+    own: int
 
 
-def boxes(source: Region, destination: Region, layout: SharedLayout) -> Iterator[Box]:
-    """The copies that bring the tile, with sizes for every dimension of the source."""
+def boxes(source: Region, destination: Region, layout: SharedLayout, groups: int = 1) -> Iterator[Box]:
+    """The copies that bring the tile, with sizes for every dimension of the source.
+
+    groups: those of the first of so many groups of rows, each of which has `own`.
+    """
     rows, row = tile_of(destination)
+    rows //= groups
     width = layout.panel if layout.panel is not None and layout.panel < row else row
     height = next(h for h in range(min(rows, MAX_BOX), 0, -1) if rows % h == 0)
     row_dim = _row_dim(source)
@@ -179,19 +187,19 @@ def boxes(source: Region, destination: Region, layout: SharedLayout) -> Iterator
     for panel in range(row // width):
         for part in range(rows // height):
             start = panel * layout.panel_stride + part * height * pitch
-            yield Box(sizes[::-1], panel * width, part * height, start)
+            yield Box(sizes[::-1], panel * width, part * height, start, rows)
 
 
 def _row_dim(source: Region) -> int:
     return next((d for d in reversed(range(len(source.extents) - 1)) if source.extents[d] != 1), -1)
 
 
-def coordinates(source: Region, box: Box) -> tuple[Expr, ...]:
-    """Where a box starts in the tensor, innermost first."""
+def coordinates(source: Region, box: Box, lower: Expr | int = 0) -> tuple[Expr, ...]:
+    """Where a box starts in the tensor, innermost first; `lower` rows further down."""
     row_dim = _row_dim(source)
     last = len(source.extents) - 1
     return tuple(
-        source.offsets[d] + (box.column if d == last else box.row if d == row_dim else 0)
+        source.offsets[d] + (box.column if d == last else lower + box.row if d == row_dim else 0)
         for d in reversed(range(len(source.extents)))
     )
 

@@ -20,7 +20,7 @@ from tilebench.ops.base import (
     Requirement,
     register,
 )  # fmt: skip
-from tilebench.ops.copy import bulk, cp_async
+from tilebench.ops.copy import bulk, cp_async, stmatrix
 from tilebench.ops.regions import is_private, over, pair, region_bytes, shape_text, squeezed, writable
 from tilebench.targets import Target
 
@@ -39,7 +39,11 @@ class Copy(Op):
     (fp8: the largest finite value), NaN stays NaN; float to integer truncates.
     """
 
-    lowerings: ClassVar[Mapping[str, Lowering]] = {"cp.async": cp_async.lower, bulk.STORE: bulk.lower_store}
+    lowerings: ClassVar[Mapping[str, Lowering]] = {
+        "cp.async": cp_async.lower,
+        bulk.STORE: bulk.lower_store,
+        stmatrix.NAME: stmatrix.lower,
+    }
 
     source: Region
     destination: Region
@@ -48,6 +52,8 @@ class Copy(Op):
     asynchronous: bool = False
     prefer: str | None = None
     outside: Expr | None = None
+    alone: bool = False
+    """Set by passes: each warpgroup copies rows of its own, so that only its own threads need to meet."""
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -84,7 +90,8 @@ class Copy(Op):
         block.write(self.destination, values.reshape(self.destination.shape))
 
     def offers(self, target: Target, threads: int) -> tuple[Offer, ...]:
-        return (*bulk.offers(self, target), *cp_async.offers(self, target, threads))
+        hopper = (*bulk.offers(self, target), *stmatrix.offers(self, target))
+        return (*hopper, *cp_async.offers(self, target, threads))
 
     def place(self, context: PlaceContext) -> tuple[Requirement, ...]:
         name = context.instruction(self).name

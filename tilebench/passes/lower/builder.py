@@ -198,17 +198,24 @@ class Builder:
             )
         self.meet(because)
 
-    def meet(self, because: str) -> None:
-        """A barrier of the threads that the program has; a producer takes no part in it."""
+    def meet(self, because: str, group: bool = False) -> None:
+        """A barrier of the threads that the program has, or of each warpgroup; a producer takes no part."""
         self.finish_stores()
         if self.fences:
             self.emit(FenceProxyAsync())
+        if group and self.threads > 128:
+            barrier: Stmt = Barrier(CONSUMERS + self.threads // 128, 128, because)
+            for i in reversed(range(self.threads // 128 - 1)):
+                mine = binary("eq", self.thread // 128, const(i))
+                barrier = If(mine, Barrier(CONSUMERS + 1 + i, 128, because), barrier)
+            self.emit(barrier)
+            return
         self.emit(Barrier(CONSUMERS, self.threads, because) if self.specialised else Barrier(because=because))
 
     def finish_stores(self) -> None:
         """Bulk stores have read their tiles: what is behind the next barrier may write there."""
         if self.stores:
-            with self.when(binary("eq", self.thread, const(0))):
+            with self.when(binary("eq", self.thread % 128, const(0))):
                 self.emit(BulkWait(0, True))
 
     def shared_memories(self) -> dict[Buffer, Memory]:

@@ -83,7 +83,7 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
             case Print():
                 _print(b, s)
             case SyncThreads():
-                b.meet("; ".join(_because(s)))
+                b.meet("; ".join(_because(s)), s.group)
             case Issue():
                 _issue(b, s)
             case Wait() if s.token.kind == "wgmma":
