@@ -101,40 +101,47 @@ def chunk_scan(
             S_s = T.alloc_shared((dim, state), dtype)
             CB_s = T.alloc_shared((block_M, block_K), dtype)
             X_s = T.alloc_shared((block_K, dim), dtype)
+            X_m = T.alloc_shared((block_M, dim), dtype)
+            A_s = T.alloc_shared((block_K,), dtype)
+            dt_s = T.alloc_shared((block_K,), dtype)
             cb = T.alloc_fragment((block_M, block_K), dtype)
             acc = T.alloc_fragment((block_M, dim), "float32")
             a_m = T.alloc_fragment((block_M,), "float32")
             a_k = T.alloc_fragment((block_K,), "float32")
             dt_k = T.alloc_fragment((block_K,), "float32")
-            x = T.alloc_fragment((block_M, dim), "float32")
             b, c = bz // chunks, bz % chunks
             row = c * chunk + bx * block_M
 
             T.copy(C[b, row : row + block_M, by // ratio, :], C_s)
             T.copy(S[b, c, by, :, :], S_s)
+            T.copy(X[b, row : row + block_M, by, :], X_m)
             T.copy(A[b, by, c, bx * block_M : (bx + 1) * block_M], a_m)
+            for i in T.Parallel(block_M):
+                a_m[i] = a_m[i] * LOG2E
             T.clear(acc)
             T.gemm(C_s, S_s, acc, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(block_M, dim):
-                acc[i, j] = acc[i, j] * T.exp2(a_m[i] * LOG2E)
+                acc[i, j] = acc[i, j] * T.exp2(a_m[i])
             for k in T.Pipelined(T.ceildiv((bx + 1) * block_M, block_K), num_stages=num_stages):
                 T.copy(CB[b, c, by // ratio, bx * block_M, k * block_K], CB_s)
                 T.copy(X[b, c * chunk + k * block_K : c * chunk + (k + 1) * block_K, by, :], X_s)
-                T.copy(A[b, by, c, k * block_K : (k + 1) * block_K], a_k)
-                T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_k)
+                T.copy(A[b, by, c, k * block_K : (k + 1) * block_K], A_s)
+                T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_s)
+                T.copy(A_s, a_k)
+                T.copy(dt_s, dt_k)
                 for i, j in T.Parallel(block_M, block_K):
                     cb[i, j] = T.cast(
                         T.if_then_else(
                             bx * block_M + i >= k * block_K + j,
-                            T.cast(CB_s[i, j], "float32") * T.exp2(a_m[i] * LOG2E - a_k[j] * LOG2E) * dt_k[j],
+                            T.cast(CB_s[i, j], "float32") * T.exp2(a_m[i] - a_k[j] * LOG2E) * dt_k[j],
                             0.0,
                         ),
                         dtype,
                     )
                 T.gemm(cb, X_s, acc, policy=T.GemmWarpPolicy.FullRow)
-            T.copy(X[b, row : row + block_M, by, :], x)
+            skip = T.cast(D[by], "float32")
             for i, j in T.Parallel(block_M, dim):
-                acc[i, j] += x[i, j] * T.cast(D[by], "float32")
+                acc[i, j] += T.cast(X_m[i, j], "float32") * skip
             T.copy(acc, Y[b, row : row + block_M, by, :])
 
     return chunk_scan_kernel
@@ -149,6 +156,7 @@ def chunk_state(
     state: int = 128,
     groups: int = 1,
     dtype: str = "float16",
+    block_N: int = 128,
     block_K: int = 64,
     num_stages: int = 3,
     threads: int = 128,
@@ -167,11 +175,13 @@ def chunk_state(
         A: T.Tensor((batch, heads, chunks, chunk), dtype),
         S: T.Tensor((batch, chunks, heads, dim, state), dtype),
     ):
-        with T.Kernel(heads, batch * chunks, threads=threads) as (by, bz):
+        with T.Kernel(state // block_N, heads, batch * chunks, threads=threads) as (bx, by, bz):
             X_s = T.alloc_shared((block_K, dim), dtype)
-            B_s = T.alloc_shared((block_K, state), dtype)
+            B_s = T.alloc_shared((block_K, block_N), dtype)
+            A_s = T.alloc_shared((block_K,), dtype)
+            dt_s = T.alloc_shared((block_K,), dtype)
             xt = T.alloc_fragment((dim, block_K), dtype)
-            acc = T.alloc_fragment((dim, state), "float32")
+            acc = T.alloc_fragment((dim, block_N), "float32")
             a_k = T.alloc_fragment((block_K,), "float32")
             dt_k = T.alloc_fragment((block_K,), "float32")
             b, c = bz // chunks, bz % chunks
@@ -179,14 +189,16 @@ def chunk_state(
             T.clear(acc)
             for k in T.Pipelined(chunk // block_K, num_stages=num_stages):
                 T.copy(X[b, c * chunk + k * block_K : c * chunk + (k + 1) * block_K, by, :], X_s)
-                T.copy(B[b, c * chunk + k * block_K : c * chunk + (k + 1) * block_K, by // ratio, :], B_s)
-                T.copy(A[b, by, c, k * block_K : (k + 1) * block_K], a_k)
-                T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_k)
+                T.copy(B[b, c * chunk + k * block_K, by // ratio, bx * block_N], B_s)
+                T.copy(A[b, by, c, k * block_K : (k + 1) * block_K], A_s)
+                T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_s)
+                T.copy(A_s, a_k)
+                T.copy(dt_s, dt_k)
                 for j in T.Parallel(block_K):
                     dt_k[j] = dt_k[j] * T.exp2((last - a_k[j]) * LOG2E)
                 for i, j in T.Parallel(dim, block_K):
                     xt[i, j] = T.cast(T.cast(X_s[j, i], "float32") * dt_k[j], dtype)
                 T.gemm(xt, B_s, acc, policy=T.GemmWarpPolicy.FullRow)
-            T.copy(acc, S[b, c, by, :, :])
+            T.copy(acc, S[b, c, by, :, bx * block_N : (bx + 1) * block_N])
 
     return chunk_state_kernel

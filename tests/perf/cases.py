@@ -75,6 +75,19 @@ def one(label: str, program: Callable[[], Any], **configs: Any) -> Candidate:
     return Candidate(label, (program,), configs)
 
 
+def both(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Each of them as it is, and with one block for each tile instead of persistent blocks."""
+    off = {"TB_PERSISTENT": False}
+    return tuple(
+        c
+        for one_of in candidates
+        for c in (
+            one_of,
+            Candidate(f"{one_of.label} one block a tile", one_of.programs, {**one_of.configs, **off}),
+        )
+    )
+
+
 def same_arguments(*tensors: Any) -> Callable[[Sequence[Any], Candidate], Run]:
     """The bind of a single kernel that takes these tensors."""
 

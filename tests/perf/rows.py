@@ -82,17 +82,20 @@ def attention_case(
 ) -> Case:
     """Attention forward."""
     make = partial(programs.attention, batch, heads, s, s, dim, causal, kv_heads=kv_heads, dtype=dtype)
-    pin = {"TB_PIN_PRODUCT_WAIT": True}
+    pinned = {"TB_PIN_PRODUCT_WAIT": True}
+    lone = {"TB_PERSISTENT": False}
     settings = [
         (128, 128, 2, 256, {}),
-        (128, 128, 2, 256, pin),
-        (64, 128, 2, 128, {}),
-        *([(128, 160, 2, 256, {}), (128, 176, 2, 256, {})] if dim == 128 and not causal else []),
-        *([(192, 128, 2, 384, {}), (128, 256, 2, 256, {})] if dim == 64 else []),
+        (128, 128, 2, 256, pinned),
+        (128, 128, 2, 256, lone),
+        (64, 128, 2, 128, lone),
+        *([(128, 160, 2, 256, {}), (128, 176, 2, 256, lone)] if dim == 128 and not causal else []),
+        *([(192, 128, 2, 384, {}), (192, 128, 2, 384, lone), (128, 128, 3, 256, {})] if dim == 64 else []),
     ]
     candidates = tuple(
         one(
-            f"{bm}x{bn} s{stages} t{threads}{' pinned' if configs else ''}",
+            f"{bm}x{bn} s{stages} t{threads}"
+            + (" pinned" if configs is pinned else " one block a tile" if configs is lone else ""),
             partial(make, block_M=bm, block_N=bn, num_stages=stages, threads=threads),
             **configs,
         )

@@ -16,6 +16,7 @@ from tests.perf.cases import (
     NotHere,
     Run,
     Setup,
+    both,
     one,
     same_arguments,
 )  # fmt: skip
@@ -156,9 +157,11 @@ def varlen_case(causal: bool, heads: int = 16, kv_heads: int = 16, dim: int = 12
         programs_attention.attention_varlen,
         len(LENGTHS), total, longest, heads, kv_heads, dim, causal, "bfloat16",
     )  # fmt: skip
-    candidates = tuple(
-        one(f"{bm}x{bn} t{threads}", partial(make, block_M=bm, block_N=bn, threads=threads))
-        for bm, bn, threads in ((128, 128, 256), (64, 128, 128), (128, 96, 256))
+    candidates = both(
+        [
+            one(f"{bm}x{bn} t{threads}", partial(make, block_M=bm, block_N=bn, threads=threads))
+            for bm, bn, threads in ((128, 128, 256), (64, 128, 128), (128, 160, 256))
+        ]
     )
 
     def prepare(folder: Path | None) -> Setup:
@@ -206,8 +209,9 @@ def decode_case(batch: int = 16, heads: int = 32, kv_heads: int = 8, seq: int = 
                 partial(programs_attention.join_parts, batch, heads, parts, dim),
             ),
         )
-        for parts, bn, stages in ((4, 64, 3), (8, 64, 3), (4, 128, 2), (2, 64, 6), (8, 128, 2), (1, 128, 3))
+        for parts, bn, stages in ((4, 64, 3), (8, 64, 3), (2, 64, 3), (1, 64, 6), (8, 64, 2), (16, 64, 3))
     )  # fmt: skip
+    candidates = both(candidates)
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -354,21 +358,31 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
             )
             for bm, bk, stages, threads in (
                 (64, 64, 2, 128),
+                (64, 64, 4, 128),
                 (128, 64, 2, 256),
+                (128, 64, 4, 256),
                 (128, 128, 2, 256),
                 (256, 64, 2, 256),
-                (64, 64, 3, 128),
-                (128, 64, 2, 128),
             )
         )  # fmt: skip
     else:
         candidates = tuple(
             one(
-                f"64x128x{bk} s{stages}",
-                partial(programs_scan.chunk_state, batch, seq, heads, block_K=bk, num_stages=stages),
+                f"64x{bn}x{bk} s{stages} t{threads}",
+                partial(
+                    programs_scan.chunk_state,
+                    batch, seq, heads, block_N=bn, block_K=bk, num_stages=stages, threads=threads,
+                ),
             )
-            for bk, stages in ((64, 2), (64, 3), (64, 4), (32, 4), (128, 2))
-        )
+            for bn, bk, stages, threads in (
+                (128, 64, 3, 128),
+                (128, 64, 4, 256),
+                (64, 64, 2, 128),
+                (64, 64, 4, 128),
+                (128, 128, 2, 256),
+            )
+        )  # fmt: skip
+    candidates = both(candidates)
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -410,7 +424,7 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
 def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
     """Weights of four bits."""
     settings = (
-        ((16, 64, 128, 6, 128), (16, 128, 128, 4, 256), (16, 64, 256, 4, 128), (16, 128, 256, 3, 256))
+        ((16, 64, 128, 6, 128), (16, 64, 256, 4, 128), (16, 64, 256, 6, 128), (16, 128, 256, 3, 256))
         if m <= 16
         else ((256, 128, 64, 4, 256), (128, 128, 64, 4, 256), (192, 128, 64, 4, 256), (128, 256, 64, 4, 256))
     )
@@ -425,6 +439,8 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
         )
         for bm, bn, bk, stages, threads in settings
     )  # fmt: skip
+    if m > 16:
+        candidates = both(candidates)
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -471,6 +487,7 @@ def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096
             (128, 64, 2, 256), (64, 64, 2, 128), (128, 64, 3, 256), (128, 128, 2, 256),
         )
     )  # fmt: skip
+    candidates = both(candidates)
 
     def prepare(folder: Path | None) -> Setup:
         import torch
