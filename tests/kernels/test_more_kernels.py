@@ -122,7 +122,7 @@ CASES: dict[str, Case] = {
         lambda *values: [references_more.chunk_scan(*values)],
     ),
     "chunk_state": Case(
-        lambda: programs_scan.chunk_state(1, 128, 1, num_stages=2, block_K=32, **MAMBA),
+        lambda: programs_scan.chunk_state(1, 128, 1, num_stages=2, block_N=64, block_K=32, **MAMBA),
         lambda g: [mamba_inputs(g)[name] for name in ("C", "X", "dt", "A")],
         (((1, 2, 1, 64, 64), HALF),),
         lambda *values: [references_more.chunk_state(*values)],
