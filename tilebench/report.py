@@ -605,12 +605,13 @@ class CompareInfo:
 
 @dataclass(frozen=True)
 class RoleInfo:
-    """A group of warps and what it does."""
+    """A group of warps and what it does. note: what else is to say, as its registers."""
 
     name: str
     first_thread: int
     threads: int
     ops: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -649,6 +650,8 @@ class Report:
     """compile_ms, run_ms, flops, bytes, nvrtc_ms ... by name."""
     traces: tuple[Trace, ...] = ()
     """Recorded runs of a block, for time travel."""
+    schedule: tuple[str, ...] = ()
+    """What the compiler chose for the kernel as a whole, a sentence each: who copies, what overlaps ..."""
 
 
 # ------------------------------------------------------------------ JSON

@@ -22,7 +22,7 @@ from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
 from tilebench.ir.tile import Kernel as TileKernel
-from tilebench.kernel import accesses
+from tilebench.kernel import accesses, scheduling
 from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
 from tilebench.kernel.target import device_of
@@ -58,7 +58,6 @@ from tilebench.report import (
     PassInfo,
     Report,
     Resources,
-    RoleInfo,
     RooflinePoint,
     SliceInfo,
     Span,
@@ -161,7 +160,7 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tup
         )
         return OpInfo(
             ident, "parallel", text, span(stmt.loc), "per element", "", (), tuple(reads), tuple(writes),
-            slices=boxes,
+            role=scheduling.role_of(stmt, partitioned), slices=boxes,
         )  # fmt: skip
     assert isinstance(stmt, Op), "tile ops derive from Op"
     cost = stmt.cost()
@@ -172,12 +171,15 @@ def _op_info(stmt: Stmt, ident: str, partitioned: Partitioned | None, boxes: tup
         reason = selected.reasons[stmt].text if stmt in selected.reasons else ""
         declined = tuple(r.text for r in selected.declined.get(stmt, ()))
         grid = partitioned.warp_grids.get(stmt, (1, 1))
+    elif partitioned is not None:
+        instruction = scheduling.instruction_of(stmt, partitioned)
+        reason = "through shared memory" if instruction else ""
     moved = sum(cost.read.values()) + sum(cost.written.values())
     operands, transposed, atom = product(stmt, instruction, grid)
     return OpInfo(
         ident, type(stmt).__name__.lower(), text, span(stmt.loc), instruction, reason, declined,
         tuple(r.buffer.name for r in stmt.reads), tuple(r.buffer.name for r in stmt.writes), cost.flops,
-        moved, "all", grid, operands, transposed, atom, boxes,
+        moved, scheduling.role_of(stmt, partitioned), grid, operands, transposed, atom, boxes,
     )  # fmt: skip
 
 
@@ -322,10 +324,6 @@ def make_report(
     found += accesses.findings(touched, infos)
     found += explanation(diffs)
     said, ok = verdict(diffs, found, kernel.last_call is not None)
-    roles = tuple(
-        RoleInfo(r.name, r.first_thread, r.threads, _ops_of_role(stages, r.name, ids))
-        for r in (partitioned.roles if partitioned else ())
-    )
     return Report(
         id=identity(kernel), name=prim.name, target=str(kernel.target), source=source.text if source else "",
         first_line=source.first_line if source else 1, device=device_name,
@@ -334,7 +332,7 @@ def make_report(
         buffers=tuple(buffer_info(b, allocated) for b in _buffers(prim, allocated)),
         scratch=_scratch(allocated), statement_lines=_statement_lines(allocated),
         layouts=_layouts(placed, ids), ops=infos, accesses=touched,
-        roles=roles,
+        roles=scheduling.roles(stages, ids), schedule=scheduling.schedule(stages, prim),
         timelines=timelines, passes=_passes(stages or compilation), code=texts,
         resources=resources,
         roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,
@@ -396,16 +394,6 @@ def _buffers(prim: TileKernel, allocated: Allocated | None) -> list[Buffer]:
     own = list(prim.buffers)
     known = {id(b) for b in own}
     return own + [b for b in (allocated.slots if allocated else ()) if id(b) not in known]
-
-
-def _ops_of_role(stages: Any, name: str, ids: Mapping[Stmt, str]) -> tuple[str, ...]:
-    """The ops that a role has a part in, by the lines of its thread code; all when there is one role."""
-    roles = stages.stage(Lowered).program.roles if stages else ()
-    body = next((r.body for r in roles if r.name == name), None)
-    if body is None or len(roles) == 1:
-        return tuple(ids.values())
-    lines = {line_of(n.loc) for n in walk(body) if isinstance(n, Stmt)}
-    return tuple(ident for stmt, ident in ids.items() if line_of(stmt.loc) in lines)
 
 
 def _scratch(allocated: Allocated | None) -> BufferInfo | None:

@@ -361,6 +361,7 @@ class _Play:
             )
             for b in self.bars
         ]
+        bars, self.arrows = _by_lane(bars, self.arrows, self.rings.consumers)
         cuts = [(moved(a), moved(b)) for a, b in _cuts(self.rings, self.reached)]
         kept, arrows, cuts = timeline.trimmed(bars, self.arrows, cuts)
         return Lanes(kept, arrows, cuts, moved(end), self.pace, each)
@@ -383,6 +384,16 @@ class _Play:
         if left_out:
             self.skips.append((self.ends[played[-2]], us))
         return sum(length(k) for k in middle) / len(middle)
+
+
+def _by_lane(
+    bars: list[TimelineBar], arrows: list[tuple[int, int]], consumers: int
+) -> tuple[list[TimelineBar], list[tuple[int, int]]]:
+    """The bars lane by lane, so that views show the lanes in the order in which data go through them."""
+    ranks = [PRODUCER, TENSOR, *(f"warpgroup {k}" for k in range(consumers)), STORES]
+    order = sorted(range(len(bars)), key=lambda k: (ranks.index(bars[k].lane), bars[k].start_us))
+    to = {old: new for new, old in enumerate(order)}
+    return [bars[k] for k in order], [(to[a], to[b]) for a, b in arrows]
 
 
 def _place(s: Stmt) -> tuple[str, int, int]:
