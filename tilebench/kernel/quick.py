@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import lt
 from typing import Any, Final
 
 from tilebench.backends.base import Executable, Prepared, Prepares, TensorArgument
@@ -23,6 +24,7 @@ from tilebench.ir import tile
 from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import variables
 from tilebench.kernel import args
+from tilebench.kernel.reader import Read, make_reader
 
 KNOWN_AT_MOST = 256
 """Signatures kept for one kernel; the oldest makes room."""
@@ -41,14 +43,14 @@ class Known:
     """What is the same in every call of one signature.
 
     outputs: (position, shape, torch dtype, torch device) of each tensor that the call allocates, in order;
-    tensors: (position, bits of the address that must be 0, bytes of an element, bytes from the first to the
-    end of the last); pairs: (position, bytes, other position, bytes) of two tensors that may not overlap;
+    extents: bytes from the first element to the end of the last, of each tensor that was passed;
+    pairs: (position, bytes, other position, bytes) of two tensors that may not overlap;
     numbers: (position, conversion, least, greatest); launch: None for an empty grid; stream: torch's now.
     """
 
     call: args.Call
     outputs: tuple[tuple[int, tuple[int, ...], Any, Any], ...]
-    tensors: tuple[tuple[int, int, int, int], ...]
+    extents: tuple[int, ...]
     pairs: tuple[tuple[int, int, int, int], ...]
     numbers: tuple[tuple[int, Callable[[Any], int | float], float, float], ...]
     launch: Callable[[list[Any], int], None] | None
@@ -60,12 +62,9 @@ class Calls:
 
     def __init__(self, kernel: tile.Kernel) -> None:
         self._kernel = kernel
+        self._readers: dict[tuple[type, ...], Read] = {}
         self._table: dict[tuple[Any, ...], Known] = {}
         self._lock = threading.Lock()
-        self._tensor_types: frozenset[Any] = frozenset()
-        numbers = {p.value for p in kernel.params if isinstance(p.value, Var)}
-        shaping = {*kernel.symbols, *(v for e in kernel.grid for v in variables(e))}
-        self._values_shape = not numbers.isdisjoint(shaping)
         self._returned = kernel.out_idx
         self.last: args.Call | None = None
 
@@ -77,11 +76,15 @@ class Calls:
 
         Returns what the kernel returns. Raises LaunchError for what the driver refuses.
         """
-        if not self._table:
+        read = self._readers.get((*map(type, values),))
+        if read is None:
             return UNUSUAL
-        signature, full = self._read(values)
+        try:
+            signature, full, rooms, odd = read(*values)
+        except RuntimeError:  # a layout without strides or without one memory: the full path says so
+            return UNUSUAL
         known = self._table.get(signature)
-        if known is None:
+        if known is None or odd or any(map(lt, rooms, known.extents)):
             return UNUSUAL
         given: Sequence[Any] = values
         if known.outputs:
@@ -91,10 +94,6 @@ class Calls:
                 made = empty(shape, dtype=dtype, device=device)
                 given.insert(position, made)
                 full.insert(position, made.data_ptr())
-        for i, mask, size, extent in known.tensors:
-            tensor = given[i]
-            if full[i] & mask or tensor.storage_offset() * size + extent > tensor.untyped_storage().nbytes():
-                return UNUSUAL
         for i, extent, j, other in known.pairs:
             if full[i] < full[j] + other and full[j] < full[i] + extent:
                 return UNUSUAL
@@ -110,27 +109,6 @@ class Calls:
         outputs = [given[i] for i in self._returned]
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _read(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
-        """(signature, addresses and numbers); (), which is never known, when a value is of another kind."""
-        tensor_types, with_values = self._tensor_types, self._values_shape
-        signature: list[Any] = []
-        full: list[Any] = []
-        try:
-            for value, kind in zip(values, map(type, values), strict=True):
-                if kind in tensor_types:
-                    signature += (value.dtype, value.shape, value.stride(), value.device, value.is_neg())
-                    full.append(value.data_ptr())
-                elif kind in _NUMBERS:
-                    signature.append(kind)
-                    if with_values:
-                        signature.append(value)
-                    full.append(value)
-                else:
-                    return (), []
-        except RuntimeError:  # a layout without strides or without one memory: the full path says so
-            return (), []
-        return tuple(signature), full
-
     def learn(
         self, values: Sequence[Any], full: Sequence[Any], call: args.Call, executable: Executable, device: str
     ) -> None:
@@ -138,15 +116,16 @@ class Calls:
 
         values: as passed; full: with outputs; device: 'cpu' or 'cuda', the memory that the kernel reads.
         """
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return
-        if not self._tensor_types:
-            self._tensor_types = frozenset((torch.Tensor, torch.nn.Parameter))
-        signature, _ = self._read(values)
-        if not any(type(v) in self._tensor_types for v in values) or not signature:
-            return
-        known = describe(self._kernel, values, full, call, executable, device)
+        kinds = (*map(type, values),)
+        with self._lock:
+            read = self._readers.get(kinds)
+            if read is None:
+                read = self._reader(kinds, device)
+                if read is None or len(self._readers) >= KNOWN_AT_MOST:
+                    return
+                self._readers[kinds] = read
+        signature, *_ = read(*values)
+        known = describe(self._kernel, values, full, call, executable)
         if known is None:
             return
         with self._lock:
@@ -154,54 +133,66 @@ class Calls:
                 del self._table[next(iter(self._table))]
             self._table[signature] = known
 
+    def _reader(self, kinds: Sequence[type], device: str) -> Read | None:
+        """The reader of arguments of these kinds; None when one is no plain tensor or number."""
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return None
+        kernel = self._kernel
+        everything = len(kinds) == len(kernel.params)
+        params = [p for i, p in enumerate(kernel.params) if everything or i not in kernel.out_idx]
+        tensors: list[tuple[int, int] | None] = []
+        for param, kind in zip(params, kinds, strict=True):
+            if isinstance(param.value, Var):
+                if kind not in _NUMBERS or (kind is float and not param.value.dtype.is_float):
+                    return None
+                tensors.append(None)
+            elif kind is torch.Tensor or kind is torch.nn.Parameter:
+                size = param.value.dtype.bytes
+                multiple = args.ALIGNMENT if device == "cuda" else max(1, min(args.ALIGNMENT, size))
+                tensors.append((size, multiple))
+            else:
+                return None
+        numbers = {p.value for p in kernel.params if isinstance(p.value, Var)}
+        shaping = {*kernel.symbols, *(v for e in kernel.grid for v in variables(e))}
+        return make_reader(len(self._readers), tensors, not numbers.isdisjoint(shaping))
+
 
 def describe(
-    kernel: tile.Kernel,
-    values: Sequence[Any],
-    full: Sequence[Any],
-    call: args.Call,
-    executable: Executable,
-    device: str,
+    kernel: tile.Kernel, values: Sequence[Any], full: Sequence[Any], call: args.Call, executable: Executable
 ) -> Known | None:
-    """What the calls like this one share; None when there is more to a call than `Calls.run` looks at."""
-    tensors: list[tuple[int, int, int, int]] = []
+    """What the calls like this one share; None when no address of theirs says which GPU it is.
+
+    values: plain tensors and numbers, as passed; full: with outputs.
+    """
     numbers: list[tuple[int, Callable[[Any], int | float], float, float]] = []
     ends: dict[int, int] = {}
-    for i, (param, value, seen) in enumerate(zip(kernel.params, full, call.views, strict=True)):
+    for i, (param, seen) in enumerate(zip(kernel.params, call.views, strict=True)):
         if isinstance(param.value, Var):
             dtype = param.value.dtype
-            if type(value) not in _NUMBERS or (not dtype.is_float and isinstance(value, float)):
-                return None
             bounded = not dtype.is_float and dtype.kind != "bool"
             least, greatest = (dtype.min, dtype.max) if bounded else (-float("inf"), float("inf"))
             numbers.append((i, float if dtype.is_float else int, least, greatest))
             continue
         assert seen is not None, "a tensor parameter has a view"
-        if 0 in seen.shape:
-            tensors.append((i, 0, 0, 0))
-            continue
-        size = seen.dtype.bytes
-        least_multiple = args.ALIGNMENT if device == "cuda" else max(1, min(args.ALIGNMENT, size))
-        ends[i] = sum((n - 1) * s for n, s in zip(seen.shape, seen.strides, strict=True)) * size + size
-        tensors.append((i, least_multiple - 1, size, ends[i]))
-    if not ends:  # only empty tensors: no address says which GPU it is
+        steps = sum((n - 1) * s for n, s in zip(seen.shape, seen.strides, strict=True))
+        ends[i] = 0 if 0 in seen.shape else (steps + 1) * seen.dtype.bytes
+    if not any(ends.values()):
         return None
     pairs = tuple(
         (i, ends[i], j, ends[j])
         for i in ends
         for j in ends
-        if i < j and not kernel.params[i].role == kernel.params[j].role == "in"
+        if i < j and ends[i] and ends[j] and not kernel.params[i].role == kernel.params[j].role == "in"
     )
     made = sorted(set(kernel.out_idx)) if len(values) != len(full) else ()
-    outputs = tuple((i, tuple(full[i].shape), full[i].dtype, full[i].device) for i in made)
-    launch = None if 0 in call.grid else prepare(executable, call).launch
     return Known(
         call.without_tensors(),
-        outputs,
-        tuple(tensors),
+        tuple((i, tuple(full[i].shape), full[i].dtype, full[i].device) for i in made),
+        tuple(n for i, n in ends.items() if i not in made),
         pairs,
         tuple(numbers),
-        launch,
+        None if 0 in call.grid else prepare(executable, call).launch,
         stream_reader(call.views),
     )
 
