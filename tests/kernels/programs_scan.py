@@ -189,7 +189,8 @@ def chunk_state(
             T.clear(acc)
             for k in T.Pipelined(chunk // block_K, num_stages=num_stages):
                 T.copy(X[b, c * chunk + k * block_K : c * chunk + (k + 1) * block_K, by, :], X_s)
-                T.copy(B[b, c * chunk + k * block_K, by // ratio, bx * block_N], B_s)
+                here = c * chunk + k * block_K
+                T.copy(B[b, here : here + block_K, by // ratio, bx * block_N : (bx + 1) * block_N], B_s)
                 T.copy(A[b, by, c, k * block_K : (k + 1) * block_K], A_s)
                 T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_s)
                 T.copy(A_s, a_k)
