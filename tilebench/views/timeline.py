@@ -164,7 +164,7 @@ def html(report: Report) -> str:
                 rows,
                 f"time of the launch ({info.provenance}{f', {info.device}' if info.device else ''})",
             )
-    return out
+    return html_table(("what the compiler chose",), [(line,) for line in report.schedule]) + out
 
 
 def chrome_trace(report: Report) -> dict[str, Any]:

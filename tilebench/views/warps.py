@@ -151,10 +151,14 @@ def _box(x: float, y: float, width: float, height: float, colour: str) -> Any:
 
 
 def html(report: Report) -> str:
-    """The roles as a table."""
-    return html_table(
-        ("role", "warps"), [(name, f"{first}–{first + count - 1}") for name, first, count in roles(report)]
-    )
+    """The roles as a table, and what was chosen for the kernel as a whole."""
+    notes = [r.note for r in report.roles] or [""]
+    rows = [
+        (name, f"{first}–{first + count - 1}", note)
+        for (name, first, count), note in zip(roles(report), notes, strict=False)
+    ]
+    chosen = [(line,) for line in report.schedule]
+    return html_table(("role", "warps", ""), rows) + html_table(("what the compiler chose",), chosen)
 
 
 def still(report: Report) -> Still | None:

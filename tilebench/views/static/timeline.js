@@ -234,6 +234,7 @@ function chart(el, infos, state, act) {
   }
   el.append(
     ...infos.map((t) => h("p", { class: "tb-head" }, h("strong", {}, t.provenance), t.note ? `: ${t.note}` : "")),
+    ...[chosen(state.report)].filter(Boolean),
     h("div", { class: "tb-tools" }, legend,
       button("zoom in", () => { axis.look(1.5); paint(); }), button("zoom out", () => { axis.look(1 / 1.5); paint(); }),
       button("earlier", () => { axis.move(-240); paint(); }), button("later", () => { axis.move(240); paint(); }), button("all", () => { axis.zoom = 1; axis.from = 0; paint(); }),
@@ -241,6 +242,11 @@ function chart(el, infos, state, act) {
     h("div", { class: "tb-wide" }, svg), status, list, ...infos.filter((t) => (t.terms ?? []).length).map((t) => sum(t, infos)));
   paint();
   return act.watch(light);
+}
+
+/** What the compiler chose for the kernel as a whole. @param {any} report */
+export function chosen(report) {
+  return (report.schedule ?? []).length ? h("ul", { class: "tb-why" }, ...report.schedule.map((line) => h("li", {}, line))) : null;
 }
 
 /** Stretches of one phase on the compute lanes, in order of time. @param {any} info @param {number[][]} cuts */
@@ -254,7 +260,7 @@ export function bands(info, cuts = []) {
   }
   // where two meet, the later one begins: copies of the steady state are issued while the first products wait
   for (let k = 1; k < out.length; k++) {
-    const first = info.bars.filter((b) => b.phase === out[k].phase && b.lane !== "copy").map((b) => b.start_us);
+    const first = info.bars.filter((b) => b.phase === out[k].phase && !["copy", "producer", "stores"].includes(b.lane)).map((b) => b.start_us);
     out[k].from = first.length ? Math.min(...first) : out[k].from;
     out[k - 1].to = out[k].from;
   }

@@ -4,6 +4,7 @@ import { h, table, number, empty, lit, WARPS } from "./kit.js";
 import { grid as cells, roomFor } from "./grid.js";
 import { slicesOf, startOf, boxOf, reuse, writerOf } from "./blocks.js";
 import { tiling } from "./mma.js";
+import { chosen } from "./timeline.js";
 import * as math from "./math.js";
 
 const CHOSEN = [255, 209, 102], SAME = [142, 202, 230], REST = [222, 226, 231], BOTH = [163, 217, 165];
@@ -29,7 +30,7 @@ export function draw(el, state, act) {
   const ends = [];
   const parts = slicesOf(report).filter((s) => report.params.some((p) => p.name === s.slice.buffer));
   if (parts.length && math.product(shape) <= 65536) ends.push(tensors(el, report, parts, shape, own, act, say));
-  el.append(table(["role", "warps", "threads", "ops"], roles(report).map((x, k) => [x.name, `${x.first}–${x.first + x.count - 1}`, `${x.first * 32}–${(x.first + x.count) * 32 - 1}`, opNames(report, report.roles[k])]), "roles of a block's warps"));
+  el.append(table(["role", "warps", "threads", "ops", ""], roles(report).map((x, k) => [x.name, `${x.first}–${x.first + x.count - 1}`, `${x.first * 32}–${(x.first + x.count) * 32 - 1}`, opNames(report, report.roles[k]), report.roles[k]?.note ?? ""]), "roles of a block's warps"), ...[chosen(report)].filter(Boolean));
   for (const op of report.ops.filter((o) => o.name === "gemm")) ends.push(productOf(el, report, op, act, say));
   return () => ends.forEach((end) => end());
 }
