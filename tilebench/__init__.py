@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "jit": "tilebench.kernel.decorator",
     "compile": "tilebench.kernel.decorator",
+    "par_compile": "tilebench.kernel.decorator",
     "autotune": "tilebench.kernel.tune",
     "Kernel": "tilebench.kernel.compiled",
     "emulate": "tilebench.kernel.emulate",
@@ -27,15 +28,28 @@ _LAZY = {
     "doctor": "tilebench.kernel.doctor",
     "devices": "tilebench.kernel.devices",
     "TileError": "tilebench.errors",
+    "dtype": "tilebench.language.dtypes",
     "PassConfigKey": "tilebench.kernel.options",
+    "Profiler": "tilebench.kernel.profiler",
+    "TensorSupplyType": "tilebench.kernel.profiler",
+    "cdiv": "tilebench.math",
+    "next_power_of_2": "tilebench.math",
+    "disable_cache": "tilebench.cache",
+    "enable_cache": "tilebench.cache",
+    "is_cache_enabled": "tilebench.cache",
     "load_ipython_extension": "tilebench.notebook.load",
     "unload_ipython_extension": "tilebench.notebook.load",
 }
 
 
+_ALSO = {"JITKernel": "Kernel", "DataType": "dtype"}
+"""TileLang's other names for the same things."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _LAZY or name in _ALSO:
+        own = _ALSO.get(name, name)
+        value = getattr(importlib.import_module(_LAZY[own]), own)
         globals()[name] = value
         return value
     try:
@@ -47,4 +61,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *_ALSO])

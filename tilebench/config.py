@@ -42,12 +42,20 @@ def _from_environment() -> Config:
     )
 
 
+_process: dict[str, object] = {}
 _override: ContextVar[Config | None] = ContextVar("tilebench_config", default=None)
 
 
 def current() -> Config:
-    """The configuration in force: `using`'s, else the environment's."""
-    return _override.get() or _from_environment()
+    """The configuration in force: `using`'s, else `set_process`'s changes of the environment's."""
+    return _override.get() or replace(_from_environment(), **_process)  # type: ignore[arg-type]
+
+
+def set_process(**changes: object) -> None:
+    """Fields of the configuration for the rest of this process, instead of those set before."""
+    replace(_from_environment(), **changes)  # type: ignore[arg-type]  # TypeError on a field there is not
+    _process.clear()
+    _process.update(changes)
 
 
 @contextmanager

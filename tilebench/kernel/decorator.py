@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from tilebench import compiler
-from tilebench.errors import LaunchError, TypeTileError
+from tilebench.errors import LaunchError, TileError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
@@ -109,6 +109,15 @@ def finish(
     compile_flags: Any = None,
 ) -> Kernel:
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
+    kernel = Kernel(with_options(prim, out_idx, pass_configs, compile_flags), resolve(target))
+    _ = kernel.compilation
+    return kernel
+
+
+def with_options(
+    prim: tile.Kernel, out_idx: Any, pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None
+) -> tile.Kernel:
+    """The parsed kernel with the options of `jit` in its attributes."""
     prim = with_outputs(with_roles(prim), out_idx)
     options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
     attributes = {**prim.attributes, "pass_configs": options}
@@ -116,9 +125,7 @@ def finish(
         attributes["compile_flags"] = (
             (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
         )
-    kernel = Kernel(replace(prim, attributes=attributes), resolve(target))
-    _ = kernel.compilation
-    return kernel
+    return replace(prim, attributes=attributes)
 
 
 class JitFunction:
@@ -153,6 +160,33 @@ class JitFunction:
             return self._lazy(values, named)
         return self._eager(values, named)[0]
 
+    def get_tir(self, *values: Any, **named: Any) -> Any:
+        """The program for these values, not compiled: the factory's @T.prim_func, or an eager function's
+        tile IR. `compile` and `par_compile` take it.
+        """
+        if self.is_lazy:
+            return self.function(*values, **named)
+        return self._parsed(values, named)[1]()
+
+    def par_compile(
+        self, configs: Iterable[Any], num_workers: int | None = None, ignore_error: bool = False
+    ) -> list[Kernel | None]:
+        """The Kernels of several sets of arguments, each a dict (by name) or a tuple (in order).
+
+        ignore_error: None stands for the sets whose program is wrong. num_workers is accepted: a kernel is
+        compiled in milliseconds, one after the other.
+        """
+        del num_workers
+        made: list[Kernel | None] = []
+        for config in configs:
+            try:
+                made.append(self.compile(**config) if isinstance(config, Mapping) else self.compile(*config))
+            except TileError:
+                if not ignore_error:
+                    raise
+                made.append(None)
+        return made
+
     def get_kernel_source(self, *values: Any, **named: Any) -> str:
         """The generated text for these arguments."""
         return self.compile(*values, **named).get_kernel_source()
@@ -178,6 +212,27 @@ class JitFunction:
         return self.kernels[key]
 
     def _eager(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Kernel, list[Any]]:
+        arguments, parse, consts, tensors = self._parsed(values, named)
+        target = resolve(self.options.get("target"))
+        key = (freeze(arguments), freeze(consts), captured(self.function), str(target))
+        if key not in self.kernels:
+            self.kernels[key] = recall_or(
+                self.function, parse, None, target, self.options.get("pass_configs"),
+                self.options.get("compile_flags"), (arguments, consts),
+            )  # fmt: skip
+        kernel = self.kernels[key]
+        inputs = [
+            tensors.get(p.name, arguments.get(p.name))
+            for i, p in enumerate(kernel.params)
+            if i not in kernel.out_idx
+        ]
+        return kernel, inputs
+
+    def _parsed(
+        self, values: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[dict[str, Any], Callable[[], tile.Kernel], dict[str, Any], dict[str, Any]]:
+        """Arguments as the front-end takes them, a function that parses, T.const values, tensors by name."""
+        from tilebench.language.markers import TensorType
         from tilebench.language.parse import TensorSpec, parse_eager
 
         if self.options.get("out_idx") is not None:
@@ -205,25 +260,46 @@ class JitFunction:
                 tensor = args.view(value, name)
                 arguments[name] = TensorSpec(tensor.shape, tensor.strides, tensor.dtype)
                 tensors[name] = value
+            elif isinstance(value, TensorType):  # a tensor that is described, for compiling
+                extents = tuple(s if isinstance(s, int) else None for s in value.shape)
+                arguments[name] = TensorSpec(extents, (None,) * len(extents), value.dtype)
             else:
                 arguments[name] = value
-        target = resolve(self.options.get("target"))
-        key = (freeze(arguments), freeze(consts), captured(self.function), str(target))
-        if key not in self.kernels:
-            parse = functools.partial(
-                parse_eager, self.function, arguments, **({"consts": consts} if consts else {})
-            )
-            self.kernels[key] = recall_or(
-                self.function, parse, None, target, self.options.get("pass_configs"),
-                self.options.get("compile_flags"), (arguments, consts),
+        parse = functools.partial(
+            parse_eager, self.function, arguments, **({"consts": consts} if consts else {})
+        )
+        return arguments, parse, consts, tensors
+
+
+def par_compile(
+    funcs: Iterable[Any],
+    out_idx: Any = None,
+    execution_backend: str = "auto",
+    target: Any = "auto",
+    target_host: Any = None,
+    verbose: bool = False,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: Sequence[str] | str | None = None,
+    num_workers: int | None = None,
+    ignore_error: bool = False,
+) -> list[Kernel | None]:
+    """`compile` of several programs, with the same options.
+
+    ignore_error: None stands for the programs that are wrong.
+    """
+    del num_workers
+    made: list[Kernel | None] = []
+    for func in funcs:
+        try:
+            made.append(
+                compile(func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
+                        compile_flags)
             )  # fmt: skip
-        kernel = self.kernels[key]
-        inputs = [
-            tensors.get(p.name, arguments.get(p.name))
-            for i, p in enumerate(kernel.params)
-            if i not in kernel.out_idx
-        ]
-        return kernel, inputs
+        except TileError:
+            if not ignore_error:
+                raise
+            made.append(None)
+    return made
 
 
 def jit(

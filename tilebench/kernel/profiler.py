@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
 from tilebench.errors import LaunchError
-from tilebench.ir.tile import Buffer
+from tilebench.ir.expr import as_expr, int_value
+from tilebench.ir.rewrite import substitute, variables
+from tilebench.ir.tile import Buffer, Param
 from tilebench.profiling.benchmark import measure
 
 if TYPE_CHECKING:
@@ -46,6 +48,43 @@ def supply(
     return torch.randn(shape, dtype=wide, device=device).to(dtype)
 
 
+class ScalarInput(LaunchError, ValueError):
+    """A scalar parameter, for which no value can be made up."""
+
+
+def make_input(
+    param: Param,
+    device: str,
+    kind: TensorSupplyType | None = None,
+    extents: Mapping[str, int] | None = None,
+) -> Any:
+    """A fresh tensor for one parameter of a kernel. See Profiler.inputs for the errors."""
+    from tilebench.kernel.compiled import torch_dtype
+
+    if not isinstance(param.value, Buffer):
+        raise ScalarInput(
+            "TB602",
+            f"{param.name} is a scalar: pass input_tensors",
+            at=param.loc,
+            fix="while tuning, give the values by `with set_autotune_inputs(...)`",
+        )
+    sizes: list[int] = []
+    for extent in param.value.shape:
+        number = int_value(substitute(extent, {v: as_expr(int(extents[v.name])) for v in variables(extent)
+                                               if extents and v.name in extents}))  # fmt: skip
+        if number is None:
+            raise LaunchError(
+                "TB604",
+                f"{param.name} has a dynamic shape",
+                at=param.loc,
+                fix="pass input_tensors=[...] of the sizes you want, or "
+                "dynamic_symbolic_constraints={name: extent}",
+            )
+        sizes.append(number)
+    dtype = torch_dtype(param.value.dtype.name)
+    return supply(tuple(sizes), dtype, device, kind or TensorSupplyType.Auto)
+
+
 class Profiler:
     """Made by `kernel.get_profiler()`."""
 
@@ -53,35 +92,20 @@ class Profiler:
         self.kernel = kernel
         self.supply_type = supply_type or TensorSupplyType.Auto
 
-    def inputs(self, with_outputs: bool = False) -> list[Any]:
-        """Fresh tensors for the parameters that a call takes. Raises LaunchError when a shape is dynamic."""
-        from tilebench.kernel.compiled import torch_dtype
+    def inputs(self, with_outputs: bool = False, extents: Mapping[str, int] | None = None) -> list[Any]:
+        """Fresh tensors for the parameters that a call takes.
+
+        extents: values of dynamic extents by name. Raises LaunchError TB604 where one is missing, and
+        ScalarInput (a ValueError) for a scalar parameter.
+        """
         from tilebench.kernel.target import device_of
 
-        made: list[Any] = []
-        for i, param in enumerate(self.kernel.params):
-            if i in self.kernel.out_idx and not with_outputs:
-                continue
-            if not isinstance(param.value, Buffer):
-                raise LaunchError("TB602", f"{param.name} is a scalar: pass input_tensors", at=param.loc)
-            try:
-                shape = param.value.static_shape
-            except AssertionError:
-                raise LaunchError(
-                    "TB604",
-                    f"{param.name} has a dynamic shape",
-                    at=param.loc,
-                    fix="pass input_tensors=[...] of the sizes you want",
-                ) from None
-            made.append(
-                supply(
-                    shape,
-                    torch_dtype(param.value.dtype.name),
-                    device_of(self.kernel.target),
-                    self.supply_type,
-                )
-            )
-        return made
+        device = device_of(self.kernel.target)
+        return [
+            make_input(param, device, self.supply_type, extents)
+            for i, param in enumerate(self.kernel.params)
+            if with_outputs or i not in self.kernel.out_idx
+        ]
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """Call the kernel (or func) on fresh inputs."""
@@ -109,6 +133,19 @@ class Profiler:
         for a, b in zip(_as_list(got), _as_list(expected), strict=True):
             _assert_close(a, b, atol, rtol, max_mismatched_ratio)
 
+    def manual_assert_close(
+        self,
+        reference_program: Callable[..., Any],
+        input_tensors: Sequence[Any] | None = None,
+        manual_check_prog: Callable[..., Any] | None = None,
+    ) -> None:
+        """Call manual_check_prog with the kernel's outputs and the reference's, on fresh inputs."""
+        inputs = list(input_tensors) if input_tensors is not None else self.inputs()
+        expected = _as_list(reference_program(*[x.clone() for x in inputs]))
+        got = _as_list(self.kernel(*inputs))
+        assert manual_check_prog is not None, "manual_assert_close needs manual_check_prog"
+        manual_check_prog(got, expected)
+
     def assert_consistent(self, repeat: int = 10) -> None:
         """Raise AssertionError unless repeated runs on the same inputs give the same bits."""
         import torch
@@ -130,17 +167,21 @@ class Profiler:
         backend: str = "event",
         quantiles: Sequence[float] | None = None,
         return_mode: str = "mean",
-        dynamic_symbolic_constraints: Any = None,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
         **ignored: Any,
     ) -> Any:
         """Milliseconds of one call (mean, median, min or max; or the quantiles asked for).
 
-        warmup and rep in ms.
+        warmup and rep in ms; dynamic_symbolic_constraints: the dynamic extents of made-up inputs.
         """
-        del dynamic_symbolic_constraints, ignored
+        del ignored
         from tilebench.kernel.target import device_of
 
-        inputs = list(input_tensors) if input_tensors is not None else self.inputs()
+        inputs = (
+            list(input_tensors)
+            if input_tensors is not None
+            else self.inputs(extents=dynamic_symbolic_constraints)
+        )
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
         times = measure(
             run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend,

@@ -1,0 +1,1 @@
+"""`tilebench.carver`: facts about the machine that host programs ask for."""

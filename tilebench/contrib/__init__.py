@@ -1,0 +1,1 @@
+"""`tilebench.contrib`: what TileLang's programs ask of the compiler's surroundings."""

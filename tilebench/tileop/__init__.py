@@ -1,0 +1,1 @@
+"""`tilebench.tileop`: TileLang's home of the tile ops' options."""
