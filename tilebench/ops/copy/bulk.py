@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NAME = "bulk"
 STORE = "bulk.store"
+ALIGNMENT = 128
+"""Bytes: where a bulk tensor copy may start in shared memory. Source: PTX ISA, cp.async.bulk.tensor."""
 MAX_RANK = 5
 MAX_BOX = 256
 _DTYPES = frozenset({
@@ -134,6 +136,11 @@ def _against_destination(source: Region, destination: Region) -> str:
         return f"the copy writes a part of {buffer.name}"
     if source.extents[-1] != row:
         return f"rows of {buffer.name} do not run along the last dimension of {source.buffer.name}"
+    size = rows * row * source.dtype.bytes
+    if size % ALIGNMENT:
+        return (
+            f"{buffer.name} has {size} bytes, so in a ring not every slot starts at a multiple of {ALIGNMENT}"
+        )
     layout = tile_layout(buffer)
     if not layout.swizzle.bits:
         if row * source.dtype.bytes % 16:
