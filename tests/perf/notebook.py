@@ -32,7 +32,7 @@ table = plots.load()
 print(plots.where(table))""",
     """## Ratios
 
-One bar is the time of a peer over ours, a geometric mean over the shapes of a row: above 1, ours is faster.""",
+One bar is the time of a peer over ours, a geometric mean over a row's shapes: above 1, ours is faster.""",
     "plots.ratios(table);",
     """print("\\n".join(plots.lines(table)))""",
     """## Rates
