@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +22,11 @@ from tilebench.profiling.work import count, typical_block
 from tilebench.targets import occupancy, parse
 
 
-def prediction(program: Any, registers: int = 200, arch: str = "sm_90a") -> Prediction:
+def prediction(
+    program: Any, registers: int = 200, arch: str = "sm_90a", configs: Mapping[str, bool] | None = None
+) -> Prediction:
     kernel = with_roles(parse_prim_func(program))
+    kernel = replace(kernel, attributes={**kernel.attributes, "pass_configs": dict(configs or {})})
     stages = compiler.analyse(kernel, parse(f"cuda:{arch}"))
     device = device_for(arch)
     assert device is not None

@@ -7,8 +7,7 @@ from typing import Any
 
 from tilebench.errors import Loc
 from tilebench.ir.expr import int_value
-from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import Bind, Kernel, Stmt, TileOp
+from tilebench.ir.tile import Kernel, Stmt, TileOp
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
@@ -96,13 +95,13 @@ def schedule(stages: Any, prim: Kernel) -> tuple[str, ...]:
 
 
 def _persistent(scheduled: Scheduled) -> list[str]:
+    order = "the longest first" if scheduled.kernel.attributes.get("longest_first") else ""
     tiles = tiles_of(scheduled)
     if tiles is None:
-        return []
+        return [f"blocks are handed out {order}"] if order else []
     blocks, count = int_value(scheduled.kernel.grid[0]), int_value(tiles.stop)
-    longest = any(isinstance(n, Bind) and n.var.name == "within" for n in walk(tiles.body))
-    order = ", the longest first" if longest else ""
-    return [f"{blocks} persistent blocks, one for each multiprocessor, go through {count} tiles{order}"]
+    how = f", {order}" if order else ""
+    return [f"{blocks} persistent blocks, one for each multiprocessor, go through {count} tiles{how}"]
 
 
 def _staged(partitioned: Partitioned, prim: Kernel) -> list[str]:

@@ -11,8 +11,9 @@ are this one sum; its terms are in the report (`TimelineInfo.terms`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapreplace
 
 from tilebench.ir.expr import Var, int_value
 from tilebench.passes.stages import Scheduled
@@ -36,6 +37,8 @@ L2_RATIO = 2.0
 LAUNCH_US = 2.5
 """What an empty kernel takes on the device, in microseconds (order of magnitude; measured values are 2 to 3).
 """
+HANDED_OUT = 1 << 14
+"""Uneven blocks are handed out one by one up to this many; more of them take proportionally longer."""
 LIMITING_SHARE = 0.45
 """A unit that is busy for at least this share of the time is called the limiter; below it, latency is."""
 
@@ -207,14 +210,20 @@ def _with_producer(
         terms.append(TimelineTerm(what, rounds, drawn.total_us))
         together = 1
     elif work.blocks:
-        index = typical_block(kernel, grid, symbols)
         slots = together * sms
         full, rest = divmod(work.blocks, slots)
+        trips = rings.trips_in_order(scheduled, grid, symbols)
+        uneven = len(set(trips)) > 1 and full > 0
+        index = typical_block(kernel, grid, symbols) if len(set(trips)) > 1 else tuple(0 for _ in grid)
         if full:
             drawn, program = played(index, slots, together)
             what = f"wave{'s' * (full > 1)} of {slots} blocks, {together} on each of {sms} SMs"
-            terms.append(TimelineTerm(what, full, drawn.total_us))
-        if rest:
+            count = float(full)
+            if uneven:
+                count = _handed_out(trips, work.blocks, slots, drawn, program.trips[0]) / drawn.total_us
+                what = f"blocks of uneven length in turn on each of {slots} places, a typical one drawn"
+            terms.append(TimelineTerm(what, count, drawn.total_us))
+        if rest and not uneven:
             sharing = -(-rest // sms)
             last, own = played(index, rest, sharing)
             what = f"{'last ' if full else ''}wave of {rest} block{'s' * (rest > 1)}, {sharing} on an SM"
@@ -238,6 +247,21 @@ def _with_producer(
         f"model of {device.name}",
     )
     return Prediction(total, bounds, limiter, tuple(terms), info)
+
+
+def _handed_out(
+    trips: Sequence[int], blocks: int, places: int, typical: lanes.Lanes, typical_trips: int
+) -> float:
+    """Microseconds until the last of `blocks` is done when each goes to the first place that is free.
+
+    trips: of the blocks, or of some at even distances, in the order in which they are handed out.
+    """
+    steps = min(blocks, HANDED_OUT)
+    free = [0.0] * min(places, steps)
+    for k in range(steps):
+        longer = (trips[k * len(trips) // steps] - typical_trips) * typical.pace
+        heapreplace(free, free[0] + max(0.0, typical.total_us + longer))
+    return max(free) * blocks / steps
 
 
 def _rings_note(program: rings.Rings, index: tuple[int, ...], together: int, device: Device) -> str:

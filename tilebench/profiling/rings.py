@@ -38,10 +38,12 @@ from tilebench.passes.stages import Scheduled
 from tilebench.profiling import timeline
 from tilebench.profiling.block import SHARED_PER_CLOCK, SPECIAL_PER_CLOCK, Rates, gemm_shared_bytes
 from tilebench.profiling.issue import LANES, Pipes, pipes_of
-from tilebench.profiling.work import evaluate, work_of
+from tilebench.profiling.work import block_values, evaluate, work_of
 
 TILE_EFFORT = 2
 """What starting and ending a tile costs, in iterations of its loop (for choosing the heaviest block)."""
+BLOCKS_LOOKED_AT = 256
+"""So many blocks' loops are counted where they may differ."""
 TILES_PLAYED = 4
 """Of a persistent block with more tiles, the first ones and the last."""
 
@@ -216,6 +218,25 @@ def heaviest(scheduled: Scheduled, blocks: int) -> int:
         return sum(TILE_EFFORT + trips_of(tiles.body, {variable: block, tiles.var: n}) for n in own)
 
     return max(candidates, key=effort)
+
+
+def trips_in_order(
+    scheduled: Scheduled, grid: tuple[int, ...], symbols: Mapping[Var, int], most: int = BLOCKS_LOOKED_AT
+) -> tuple[int, ...]:
+    """Iterations of the loops of blocks in the order in which the hardware hands them out: of all, or of
+    `most` at even distances.
+    """
+    kernel, total = scheduled.kernel, math.prod(grid)
+    count = min(total, most)
+    found: list[int] = []
+    for k in range(count):
+        flat = k * total // count
+        index: list[int] = []
+        for extent in grid:
+            index.append(flat % extent)
+            flat //= extent
+        found.append(trips_of(scheduled.body, block_values(kernel, tuple(index), symbols)))
+    return tuple(found)
 
 
 def trips_of(s: Stmt, values: Mapping[Var, float]) -> int:
