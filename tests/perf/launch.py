@@ -1,10 +1,10 @@
 """Prints what a call costs in microseconds of the CPU: plain, bound, and with every check of the first call.
 
 Run as `python -m tests.perf.launch [rounds]`. With a GPU the kernels are launched there, beside a Triton
-kernel of the same five tensors when triton is installed; the bars are 1.0 x Triton for the plain call and 6 us
-for the bound one. Without a GPU a C function that does nothing stands for the driver's launch (a real one adds
-its own time), and tensors of the host for those of the GPU. Ways take turns; the best and the median of the
-rounds. "full checks" is a call whose signature is not known, and which is remembered.
+kernel of the same five tensors when triton is installed; the bars are 1.0 x Triton for the plain call and
+6 us for the bound one. Without a GPU a C function that does nothing stands for the driver's launch (a real
+one adds its own time), and tensors of the host for those of the GPU. Ways take turns; the best and the median
+of the rounds. "full checks" is a call whose signature is not known, and which is remembered.
 """
 
 from __future__ import annotations
