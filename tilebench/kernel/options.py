@@ -54,6 +54,7 @@ OWN = frozenset(
         "TB_PIN_PRODUCT_WAIT",
         "TB_DISABLE_RESULT_STAGING",
         "TB_PERSISTENT",
+        "TB_LONGEST_FIRST",
     }
 )
 """Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""

@@ -15,6 +15,7 @@ from tilebench.errors import TargetError
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
+from tilebench.ops.copy import Copy
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
 
@@ -111,6 +112,8 @@ def lifetimes(body: Stmt) -> list[Life]:
             if t.buffer.scope == "shared":
                 found.setdefault(t.buffer, []).append(t)
     ahead = {b for ring in channels_of(body) for b in ring.buffers}  # the producer may fill them at once
+    # What warpgroups stage on their own shares no bytes: another warpgroup may be far behind.
+    ahead |= {n.destination.buffer for n in walk(body) if isinstance(n, Copy) and n.alone}
     lives = [Life(buffer, *_life(buffer, ts, body, numbers)) for buffer, ts in found.items()]
     return [Life(x.buffer, 0, x.last) if x.buffer in ahead else x for x in lives]
 

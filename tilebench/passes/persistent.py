@@ -3,9 +3,11 @@
 A block per tile starts with empty rings and ends with its result on the way; the next one waits for both. A
 persistent block keeps its producer running: while the consumers write a result, the next tile's operands
 arrive. Tiles are numbered as the grid's blocks are, in panels when the program asks for them
-(`T.use_swizzle`). Where
-the work of a block grows with its first index (causal attention), the longest tiles come first, so that the
-short ones fill the gaps at the end.
+(`T.use_swizzle`).
+
+Where the work of a block grows with its first index (causal attention) a fixed round would give some blocks
+all the long tiles. There the hardware hands tiles out, one block each, the longest first, so that the short
+ones fill the gaps at the end.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ from tilebench.ir.tile import Bind, For, Kernel, Pipelined, Stmt
 from tilebench.ops.gemm import Gemm
 from tilebench.passes.rasterise import panel_of, permuted
 from tilebench.passes.stages import Selected
-from tilebench.passes.staging import PANEL, ring_bytes
+from tilebench.passes.staging import PANEL, RESERVE, ring_bytes
 from tilebench.targets.nvidia import multiprocessors
 
 SECTION = 16
 """Heads (blocks that share nothing) visited together, longest tiles first: their operands fit in L2."""
 PERSISTENT = "TB_PERSISTENT"
 """Pass config: True or False; left out, kernels that have tiles for two rounds or more."""
+LONGEST_FIRST = "TB_LONGEST_FIRST"
+"""Pass config: True or False; left out, kernels whose blocks have the more to do, the larger their index."""
 FACT = "persistent"
+REORDERED = "longest_first"
 ROUNDS = 2
-RESERVE = 1024
-"""Bytes of shared memory for the rings' barriers and alignment."""
 
 
 def wanted(selected: Selected) -> bool:
@@ -44,6 +47,8 @@ def wanted(selected: Selected) -> bool:
     tiles = prod(n or 0 for n in sizes)
     if asked:
         return True
+    if _grows(kernel):
+        return False
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
     facts = target.facts
     if len(products) == 1 and facts is not None:
@@ -60,9 +65,8 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     sizes = [int_value(n) or 1 for n in kernel.grid]
     tiles = prod(sizes)
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)
-    order_of: list[Stmt] = []
-    rest: Expr = tile if not _grows(kernel) else _longest_first(tile, sizes, order_of)
     names: list[Stmt] = []
+    rest: Expr = tile
     for k, (var, size) in enumerate(zip(kernel.blocks, sizes, strict=True)):
         last = k == len(sizes) - 1
         raw = Var(f"raw_{var.name}", dtype=int32)
@@ -74,9 +78,7 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
         raws = [s.var for s in names[::2] if isinstance(s, Bind)]
         named = permuted(raws, kernel.grid, size, order, kernel.blocks)
         names = [*names[::2], *named, *names[5::2]]
-    body = For(
-        tile, block, const(tiles), seq(*order_of, *names, kernel.body), step=const(blocks), loc=kernel.loc
-    )
+    body = For(tile, block, const(tiles), seq(*names, kernel.body), step=const(blocks), loc=kernel.loc)
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
     return replace(
         kernel,
@@ -100,17 +102,42 @@ def _grows(kernel: Kernel) -> bool:
     return False
 
 
-def _longest_first(tile: Var, sizes: list[int], names: list[Stmt]) -> Expr:
-    """The number of the block to do in place `tile`: the first index downwards, in sections of the others."""
+def unbalanced(selected: Selected) -> bool:
+    """Whether the blocks of the kernel should be handed out in another order than the grid's."""
+    kernel, target = selected.kernel, selected.typed.target
+    asked = kernel.attributes.get("pass_configs", {}).get(LONGEST_FIRST)
+    static = all(int_value(n) is not None for n in kernel.grid) and len(kernel.grid) > 1
+    if asked is False or not static or kernel.attributes.get(REORDERED) or not _grows(kernel):
+        return False
+    return bool(asked) or target.kind == "cuda"
+
+
+def with_longest_first(kernel: Kernel) -> Kernel:
+    """The kernel with its blocks renamed: in the hardware's order, the first index runs downwards, in
+    sections of the others.
+    """
+    sizes = [int_value(n) or 1 for n in kernel.grid]
+    raw = tuple(Var(f"raw_{v.name}", dtype=int32) for v in kernel.blocks)
     others = prod(sizes[1:])
     section = next(d for d in range(min(SECTION, others), 0, -1) if others % d == 0)
+    names: list[Stmt] = []
 
     def named(name: str, value: Expr) -> Expr:
         var = Var(name, dtype=int32)
         names.append(Bind(var, value))
         return var
 
-    within = named("within", tile % (section * sizes[0]))
-    row = sizes[0] - 1 - within // section
-    other = tile // (section * sizes[0]) * section + within % section
-    return named("number", other * sizes[0] + row)
+    number: Expr = raw[-1]
+    for var, size in zip(reversed(raw[:-1]), reversed(sizes[:-1]), strict=True):
+        number = number * size + var
+    number = named("number", number)
+    within = named("within", number % (section * sizes[0]))
+    names.append(Bind(kernel.blocks[0], sizes[0] - 1 - within // section))
+    rest = named("other", number // (section * sizes[0]) * section + within % section)
+    for k, (var, size) in enumerate(zip(kernel.blocks[1:], sizes[1:], strict=True), 2):
+        names.append(Bind(var, rest if k == len(sizes) else rest % size))
+        rest = rest // size
+    attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
+    return replace(
+        kernel, blocks=raw, body=seq(*names, kernel.body), attributes={**attributes, REORDERED: True}
+    )

@@ -38,6 +38,8 @@ def select(typed: Typed) -> Selected:
     kernel = with_staged_results(chosen, going_round)
     if going_round:
         kernel = persistent.with_persistent_blocks(replace(chosen, typed=replace(typed, kernel=kernel)))
+    elif persistent.unbalanced(chosen):
+        kernel = persistent.with_longest_first(kernel)
     return chosen if kernel is typed.kernel else _select(replace(typed, kernel=kernel))
 
 

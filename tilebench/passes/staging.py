@@ -2,10 +2,9 @@
 
 A thread of a warpgroup product holds two neighbours of a row: 4 bytes of float16, an eighth of a sector.
 Through a swizzled tile whole lines leave, outside of the registers and clipped by hardware. The tile costs
-nothing: the rings are empty by then, and their bytes are free. Where rings stay busy (persistent blocks) it
-has bytes of its own, and each warpgroup stages its own rows: none waits for another. Kernels with several
-products and one tile a block do without: there the warpgroups run out of step, and meeting costs more than it
-gains (attention, H200: 3 %).
+nothing: the rings are empty by then, and their bytes are free. Where the rings stay busy (persistent blocks),
+or the warpgroups run out of step (attention: meeting would cost 3 % on an H200), there are two small tiles
+with bytes of their own: each warpgroup stages its own rows, panel by panel, and none waits for another.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ from tilebench.passes.stages import Selected
 
 PANEL = 128
 """Bytes of a row in a panel: the widest swizzle."""
+RESERVE = 1024
+"""Bytes of shared memory for the rings' barriers and alignment."""
 NO_STAGING = "TB_DISABLE_RESULT_STAGING"
 """Pass config: accumulators are stored straight from registers."""
 
@@ -51,19 +52,20 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     kernel = selected.kernel
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
     results = {p.c.buffer: p for p in products}
-    off = kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False)
-    if off or not products or (len(products) > 1 and not going_round):
+    if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or not products:
         return kernel
+    free = _free_bytes(selected)
     tiles: list[Buffer] = []
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Copy) and s.source.buffer in results and s not in selected.typed.per_thread:
             product = results[s.source.buffer]
-            room = 2 * PANEL * product.mnk[0] if going_round else ring_bytes(selected)
-            alone = going_round and _by_rows(product, selected)
-            if going_round and not alone and len(products) > 1:
+            own = 2 * PANEL * product.mnk[0]
+            alone = _by_rows(product, selected) and own <= free and (going_round or len(products) > 1)
+            if not alone and len(products) > 1:
                 return s
-            return _staged(s, selected, room, going_round, alone, tiles)
+            room = own if going_round or alone else ring_bytes(selected)
+            return _staged(s, selected, room, going_round or alone, alone, tiles)
         if isinstance(s, TileOp | Parallel | For | Pipelined | While):
             return s
         return rebuild(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
@@ -125,6 +127,26 @@ def _matching(region: Region) -> Region:
 
 def _bytes(buffer: Buffer) -> int:
     return prod(buffer.static_shape) * buffer.dtype.bytes
+
+
+def _free_bytes(selected: Selected) -> int:
+    """Shared memory that the kernel's own tiles leave, in all their versions."""
+    facts = selected.typed.target.facts
+    brought = {
+        n.destination.buffer
+        for n, i in selected.instructions.items()
+        if isinstance(n, Copy) and i.name == BULK
+    }
+    once = sum(_bytes(b) for b in selected.kernel.buffers if b.scope == "shared" and b.view_of is None)
+    pipelined = {
+        p.destination.buffer
+        for loop in walk(selected.kernel.body)
+        if isinstance(loop, Pipelined)
+        for p in walk(loop.body)
+        if isinstance(p, Copy) and p.destination.buffer in brought
+    }
+    limit = facts.shared_per_block if facts is not None else 0
+    return limit - RESERVE - once - ring_bytes(selected) + sum(_bytes(b) for b in pipelined)
 
 
 def ring_bytes(selected: Selected) -> int:
