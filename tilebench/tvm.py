@@ -1,0 +1,50 @@
+"""`tilebench.tvm`: the few names of TVM that programs use beside the language. TVM itself is not here.
+
+`DataType("float16").bits`; `target.Target(...)`, as a value and as a context in which it is the target; and
+`error`, whose names are those of tilebench's errors.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+from tilebench import config
+from tilebench.errors import TileError
+from tilebench.language.dtypes import dtype as DataType
+
+__all__ = ["DataType", "error", "target"]
+
+
+class Target:
+    """A target by its name, or by TVM's dict {"kind": "cuda", "arch": "sm_90"}."""
+
+    def __init__(self, target: Any, host: Any = None) -> None:
+        del host
+        if isinstance(target, dict):
+            kind, arch = str(target.get("kind", "cuda")), target.get("arch")  # pyright: ignore
+            target = f"{kind}:{arch}" if arch else kind
+        self.name = str(target)
+        self._entered: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> Target:
+        context = config.using(target=self.name)
+        context.__enter__()
+        self._entered.append(context)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.pop().__exit__(kind, value, trace)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r})"
+
+
+target = SimpleNamespace(Target=Target)
+error = SimpleNamespace(TVMError=TileError, InternalError=TileError)
