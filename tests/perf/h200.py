@@ -5,8 +5,8 @@
 Each case is checked first: fresh random inputs, poisoned outputs, float32 arithmetic. Then the configurations
 of ours are timed roughly, and the fastest races its peers: interleaved there and back, 15 rounds, medians,
 and intervals of the ratios (above 1: ours is faster). A row passes when the geometric mean over its shapes
-reaches its bar (tests/perf/rows.py). `--rows list` names the rows; `--rows check` runs the small kernels of
-tests/kernels on this GPU.
+reaches its bar (tests/perf/rows.py). `--rows list` names the rows, `attention` stands for all that begin so;
+`--rows check` runs the small kernels of tests/kernels on this GPU.
 
 All candidates are compiled first, in parallel. Everything that touches the GPU runs in a child process under
 a watchdog; one that hangs or crashes is started again without the configuration that did it. FILE is merged:
@@ -159,7 +159,12 @@ def run_case(case: Case, folder: Path | None, skip: frozenset[str]) -> dict[str,
             continue
         for output in setup.outputs:
             output.fill_(float("nan") if setup.poison and output.is_floating_point() else 0)
-        run()
+        try:
+            run()
+        except TileError as error:
+            torch.cuda.synchronize()  # ends this process when the context is lost
+            tried[candidate.label] = f"{error.code}: {error.what}"
+            continue
         torch.cuda.synchronize()
         error = max(relative_error(o, w) for o, w in zip(setup.outputs, want, strict=True))
         if not error <= case.bound:
@@ -295,8 +300,9 @@ def supervise(
     if options.reference:
         command += ["--reference", str(options.reference)]
     child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
-    )
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+        env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"},
+    )  # fmt: skip
     assert child.stdin is not None
     child.stdin.write(json.dumps([[row, k, watch.skip.get((row, k), [])] for row, k in jobs]) + "\n")
     child.stdin.close()
@@ -311,6 +317,8 @@ def supervise(
             child.kill()
             break
         if line is None:
+            if child.poll() is not None:
+                break
             continue
         if line.startswith("@step "):
             _, seconds, what = line.split(" ", 2)
@@ -462,7 +470,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", default="", help="names with commas between; 'list' names them")
+    parser.add_argument("--rows", default="", help="names, or their beginnings, with commas between")
     parser.add_argument("--reference", type=Path, help="folder with gemm_sm90.cu, fa_sm90.cu, run_sm90.py")
     parser.add_argument("--json", type=Path, help="merged into this file")
     parser.add_argument("--minutes", type=float, default=8.7, help="the call ends by then")
@@ -475,8 +483,11 @@ def main() -> int:
     if options.rows == "list":
         print("\n".join([*(f"{name}: {len(found)} cases" for name, found in rows.items()), *SPECIAL]))
         return 0
-    names = [n for n in options.rows.split(",") if n] or [*rows, *SPECIAL]
-    unknown = [n for n in names if n not in rows and n not in SPECIAL]
+    asked = [n for n in options.rows.split(",") if n]
+    every = (*rows, *SPECIAL)
+    meant = {a: [a] if a in every else [n for n in every if n.startswith(f"{a}-")] for a in asked}
+    names = [n for n in every if not asked or any(n in found for found in meant.values())]
+    unknown = [a for a, found in meant.items() if not found]
     if unknown:
         parser.error(f"no row is called {', '.join(unknown)}; --rows list names them")
     watch = Watch(time.monotonic() + options.minutes * 60 - 10)

@@ -83,11 +83,11 @@ def attention_case(
     """Attention forward."""
     make = partial(programs.attention, batch, heads, s, s, dim, causal, kv_heads=kv_heads, dtype=dtype)
     pinned = {"TB_PIN_PRODUCT_WAIT": True}
-    lone = {"TB_PERSISTENT": False}
+    lone, round_ = {"TB_PERSISTENT": False}, {"TB_PERSISTENT": True}
     settings = [
         (128, 128, 2, 256, {}),
         (128, 128, 2, 256, pinned),
-        (128, 128, 2, 256, lone),
+        (128, 128, 2, 256, round_ if causal else lone),
         (64, 128, 2, 128, lone),
         *([(128, 160, 2, 256, {}), (128, 176, 2, 256, lone)] if dim == 128 and not causal else []),
         *([(192, 128, 2, 384, {}), (192, 128, 2, 384, lone), (128, 128, 3, 256, {})] if dim == 64 else []),
@@ -95,7 +95,9 @@ def attention_case(
     candidates = tuple(
         one(
             f"{bm}x{bn} s{stages} t{threads}"
-            + (" pinned" if configs is pinned else " one block a tile" if configs is lone else ""),
+            + {id(pinned): " pinned", id(lone): " one block a tile", id(round_): " persistent"}.get(
+                id(configs), ""
+            ),
             partial(make, block_M=bm, block_N=bn, num_stages=stages, threads=threads),
             **configs,
         )
