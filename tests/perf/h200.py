@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -264,6 +264,7 @@ class Watch:
     """What the parent knows: results so far, configurations to leave out, clocks and power by time."""
 
     deadline: float
+    keep: Callable[[], Any] = lambda: None
     results: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     skip: dict[tuple[str, int], list[str]] = field(default_factory=dict)
     device: list[str] = field(default_factory=list)
@@ -335,6 +336,7 @@ def supervise(
                 found["MHz"], found["W"] = (sorted(s[j] for s in seen)[len(seen) // 2] for j in (1, 2))
             watch.results[row, k] = found
             show(row, found)
+            watch.keep()
             current = None
         else:
             said.append(line)
@@ -465,6 +467,19 @@ def merged(path: Path | None, fresh: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def save(path: Path | None, rows: Mapping[str, Sequence[Case]], watch: Watch) -> dict[str, Any]:
+    """The whole table with what is known now, written to the file."""
+    table: dict[str, Any] = {}
+    for (row, k), found in watch.results.items():
+        label = rows[row][k].label if row in rows else row
+        table.setdefault(row, {"cases": {}})["cases"][label] = found
+    device, torch, cuda = watch.device or ["", "", ""]
+    whole = merged(path, {"device": device, "torch": torch, "cuda": cuda, "rows": table})
+    if path:
+        path.write_text(json.dumps(whole, indent=1))
+    return whole
+
+
 def main() -> int:
     """Run the chosen rows; 1 when a result is wrong or missing."""
     parser = argparse.ArgumentParser(
@@ -494,21 +509,15 @@ def main() -> int:
     wanted = {n: rows[n] for n in names if n in rows}
     compile_all(wanted)
     sensors = sense(watch)
+    watch.keep = lambda: save(options.json, rows, watch)
     jobs = [(n, k) for n in names for k in range(len(rows.get(n, [None])))]
     while jobs:
         jobs = supervise(jobs, options, watch)
     if sensors is not None:
         sensors.kill()
-    table: dict[str, Any] = {}
-    for (row, k), found in watch.results.items():
-        label = rows[row][k].label if row in rows else row
-        table.setdefault(row, {"cases": {}})["cases"][label] = found
-    device = watch.device or ["", "", ""]
-    whole = merged(options.json, {"device": device[0], "torch": device[1], "cuda": device[2], "rows": table})
-    if options.json:
-        options.json.write_text(json.dumps(whole, indent=1))
-    print(*device)
-    summary({r: whole["rows"][r] for r in table})
+    whole = save(options.json, rows, watch)
+    print(*watch.device)
+    summary({r: whole["rows"][r] for r in names})
     return 0 if all(f["ok"] for f in watch.results.values()) else 1
 
 
