@@ -145,7 +145,7 @@ def attention_case(
 
     flops = 4 * batch * heads * s * s * dim / (2 if causal else 1)
     grouped = f" {heads}q/{kv_heads}kv" if heads != kv_heads else f" H{heads}"
-    label = f"{dtype} B{batch}{grouped} S{s} D{dim}"
+    label = f"{dtype} B{batch}{grouped} S{s} D{dim}{' causal' if causal else ''}"
     return Case(row, label, candidates, prepare, flops / 1e9, "TFLOP/s", 1e-2)
 
 
