@@ -15,7 +15,8 @@ from tests.backends.fake_cuda import FakeCuda
 from tilebench.backends.cuda.build import CudaExecutable
 from tilebench.backends.cuda.driver import Gpu
 from tilebench.errors import TileError
-from tilebench.kernel import quick
+from tilebench.ir.dtype import float32
+from tilebench.kernel import args, quick
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.program import define
 
@@ -365,3 +366,92 @@ def test_a_bound_call_keeps_its_tensors_and_its_own_arguments(device_scale: Kern
     assert api.launches[:3] == api.launches[:2:-1]
     assert [v[2] for _, v in api.launches[:3]] == [4, 5, 9]
     assert [g[0] for g, _ in api.launches[:3]] == [1, 2, 3]
+
+
+def test_tensor_maps_follow_the_addresses() -> None:
+    from tests.perf.launch import small_gemm
+    from tilebench.passes.stages import Lowered
+
+    kernel, (a, b, c) = small_gemm("cpu")
+    api = on_fake(kernel)
+    count = len(kernel.compilation.stage(Lowered).program.tensor_maps)
+    assert count
+    kernel(a, b, c)
+    assert len(api.maps) == count
+    quickly(kernel, a, b, c)
+    assert len(api.maps) == count
+    other = torch.zeros_like(a)
+    quickly(kernel, other, b, c)
+    assert len(api.maps) == 2 * count
+    assert [m["pointer"] for m in api.maps[count:]].count(other.data_ptr()) == 1
+    kernel.bind(other, b, c)()
+    assert len(api.maps) == 2 * count
+    assert len(api.launches) == 4
+
+
+def test_addresses_off_16_bytes_are_unusual_on_a_gpu(device_scale: Kernel) -> None:
+    kernel = again(device_scale)
+    on_fake(kernel)
+    values = [x(), 2.0, 0, torch.zeros(6, 8)]
+    call = args.bind(kernel.prim, values, "cpu", host_arrays=False)
+    calls = quick.Calls(kernel.prim)
+    calls.learn(values, values, call, kernel.executable, "cuda")
+    assert calls.run(values, None) is None
+    shifted = torch.zeros(49)[1:].reshape(6, 8)
+    assert shifted.data_ptr() % 16 == 4
+    for odd in ([shifted, *values[1:]], [*values[:3], shifted]):
+        assert calls.run(odd, None) is quick.UNUSUAL
+
+
+def test_the_stream_is_torchs_of_the_tensors_device_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {0: 10, 1: 20}
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", now.__getitem__, raising=False)
+
+    def on(device: str, *shape: int) -> args.TensorView:
+        return args.TensorView(shape, (1,) * len(shape), float32, device, 16, None)
+
+    read = quick.stream_reader([None, on("cuda:0", 0), on("cuda:1", 4)])
+    assert read() == 20
+    now[1] = 30
+    assert read() == 30
+    assert quick.stream_reader([on("cpu", 4)])() == 0
+    assert quick.stream_reader([on("cuda:0", 0), None])() == 0  # torch uses no GPU yet
+
+
+def test_a_kernel_whose_grid_depends_on_a_number_reads_it() -> None:
+    text = """\
+@T.prim_func
+def fill(n: T.int32, Y: T.Tensor((64,), "int32")):
+    with T.Kernel(n, threads=32) as bx:
+        Y[bx] = n
+"""
+    kernel = compiled(text)
+    for n in (3, 5, 3, True, 1, 5):
+        kernel(n, out := torch.zeros(64, dtype=torch.int32))
+        assert out.tolist() == [int(n)] * int(n) + [0] * (64 - int(n))
+    quickly(kernel, 5, out)
+    assert kernel._calls.run((4, out), None) is quick.UNUSUAL
+
+
+def test_threads_launch_with_their_own_arguments(device_scale: Kernel) -> None:
+    kernel = again(device_scale)
+    api = on_fake(kernel)
+    api.argument_sizes = [8, 4, 4, 8, 4]
+    mine = [(torch.zeros(6, 8), torch.zeros(6, 8)) for _ in range(4)]
+    kernel(mine[0][0], 2.0, 0, mine[0][1])
+
+    def work(seed: int) -> None:
+        given, out = mine[seed]
+        bound = kernel.bind(given, 1.0, seed, out)
+        for _ in range(20):
+            kernel(given, 1.0, seed, out)
+            bound()
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(api.launches) == 161
+    for _, (first, _, seed, last, n) in api.launches[1:]:
+        assert (first, last, n) == (mine[seed][0].data_ptr(), mine[seed][1].data_ptr(), 6)
