@@ -5,18 +5,19 @@ persistent block keeps its producer running: while the consumers write a result,
 arrive. Tiles are numbered as the grid's blocks are, in panels when the program asks for them
 (`T.use_swizzle`).
 
-Where the work of a block grows with its first index (causal attention) a fixed round would give some blocks
-all the long tiles. There the hardware hands tiles out, one block each, the longest first, so that the short
-ones fill the gaps at the end.
+Where the work of a block grows with its first index (causal attention), tiles are taken the longest first, in
+sections of heads whose operands fit in L2, and every other round backwards: a block that had a long tile gets
+a short one. With one block a tile (TB_PERSISTENT off) the hardware hands them out in that order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Expr, Var, const, int_value
+from tilebench.ir.expr import Expr, Var, binary, const, int_value, select
 from tilebench.ir.rewrite import seq, substitute, variables, walk
 from tilebench.ir.simplify import simplify
 from tilebench.ir.tile import Bind, For, Kernel, Pipelined, Stmt
@@ -47,8 +48,6 @@ def wanted(selected: Selected) -> bool:
     tiles = prod(n or 0 for n in sizes)
     if asked:
         return True
-    if _grows(kernel):
-        return False
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
     facts = target.facts
     if len(products) == 1 and facts is not None:
@@ -66,6 +65,9 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     tiles = prod(sizes)
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)
     names: list[Stmt] = []
+    if _grows(kernel) and len(sizes) > 1:
+        names = _longest_first(_there_and_back(tile, blocks, tiles), kernel.blocks, sizes)
+        return _going_round(kernel, block, tile, blocks, tiles, names)
     rest: Expr = tile
     for k, (var, size) in enumerate(zip(kernel.blocks, sizes, strict=True)):
         last = k == len(sizes) - 1
@@ -78,6 +80,10 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
         raws = [s.var for s in names[::2] if isinstance(s, Bind)]
         named = permuted(raws, kernel.grid, size, order, kernel.blocks)
         names = [*names[::2], *named, *names[5::2]]
+    return _going_round(kernel, block, tile, blocks, tiles, names)
+
+
+def _going_round(kernel: Kernel, block: Var, tile: Var, blocks: int, tiles: int, names: list[Stmt]) -> Kernel:
     body = For(tile, block, const(tiles), seq(*names, kernel.body), step=const(blocks), loc=kernel.loc)
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
     return replace(
@@ -87,6 +93,13 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
         body=body,
         attributes={**attributes, FACT: True},
     )
+
+
+def _there_and_back(tile: Var, blocks: int, tiles: int) -> Expr:
+    """The place of a block's tile in the order: every other whole round runs backwards."""
+    turn = tile // blocks
+    back = binary("and", binary("eq", turn % 2, const(1)), binary("lt", turn, const(tiles // blocks)))
+    return select(back, turn * (2 * blocks) + (blocks - 1) - tile, tile)
 
 
 def _grows(kernel: Kernel) -> bool:
@@ -118,6 +131,18 @@ def with_longest_first(kernel: Kernel) -> Kernel:
     """
     sizes = [int_value(n) or 1 for n in kernel.grid]
     raw = tuple(Var(f"raw_{v.name}", dtype=int32) for v in kernel.blocks)
+    number: Expr = raw[-1]
+    for var, size in zip(reversed(raw[:-1]), reversed(sizes[:-1]), strict=True):
+        number = number * size + var
+    names = _longest_first(number, kernel.blocks, sizes)
+    attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
+    return replace(
+        kernel, blocks=raw, body=seq(*names, kernel.body), attributes={**attributes, REORDERED: True}
+    )
+
+
+def _longest_first(place: Expr, blocks: Sequence[Var], sizes: Sequence[int]) -> list[Stmt]:
+    """Statements that name the block to do at a place of the order."""
     others = prod(sizes[1:])
     section = next(d for d in range(min(SECTION, others), 0, -1) if others % d == 0)
     names: list[Stmt] = []
@@ -127,17 +152,11 @@ def with_longest_first(kernel: Kernel) -> Kernel:
         names.append(Bind(var, value))
         return var
 
-    number: Expr = raw[-1]
-    for var, size in zip(reversed(raw[:-1]), reversed(sizes[:-1]), strict=True):
-        number = number * size + var
-    number = named("number", number)
+    number = named("number", place)
     within = named("within", number % (section * sizes[0]))
-    names.append(Bind(kernel.blocks[0], sizes[0] - 1 - within // section))
+    names.append(Bind(blocks[0], sizes[0] - 1 - within // section))
     rest = named("other", number // (section * sizes[0]) * section + within % section)
-    for k, (var, size) in enumerate(zip(kernel.blocks[1:], sizes[1:], strict=True), 2):
+    for k, (var, size) in enumerate(zip(blocks[1:], sizes[1:], strict=True), 2):
         names.append(Bind(var, rest if k == len(sizes) else rest % size))
         rest = rest // size
-    attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
-    return replace(
-        kernel, blocks=raw, body=seq(*names, kernel.body), attributes={**attributes, REORDERED: True}
-    )
+    return names
