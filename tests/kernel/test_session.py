@@ -359,3 +359,26 @@ def test_a_run_that_fails_still_shows_its_steps() -> None:
     assert report.ok is False
     assert "read before it is written" in report.verdict
     assert report.traces[0].steps
+
+
+VANISHING = """\
+@T.prim_func
+def vanishing(X: T.Tensor((4, 16), "float32"), Y: T.Tensor((4, 16), "float32")):
+    with T.Kernel(1, threads=32) as bx:
+        x = T.alloc_fragment((4, 16), "float32")
+        s = T.alloc_fragment((4,), "float32")
+        T.copy(X[0, 0], x)
+        for i, j in T.Parallel(4, 16):
+            x[i, j] = T.exp(x[i, j])
+        T.reduce_sum(x, s, dim=1)
+        for i, j in T.Parallel(4, 16):
+            x[i, j] = x[i, j] / s[i]
+        T.copy(x, Y[0, 0])
+"""
+
+
+def test_a_nan_where_the_reference_has_a_number_is_wrong_whatever_the_bound_of_a_zero_divisor() -> None:
+    scores = torch.full((4, 16), -300.0)
+    result = tilebench.run(VANISHING, args=(scores,), ref=lambda x: torch.softmax(x, dim=1), target="interp")
+    assert result.report.ok is False
+    assert "64 of 64 elements differ from torch" in result.report.verdict

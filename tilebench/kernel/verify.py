@@ -204,6 +204,8 @@ def compare(
             np.zeros_like(error) if reference.bound is None else np.broadcast_to(reference.bound, error.shape)
         )
         ratio = np.where(error == 0, 0.0, error / np.where(bound > 0, bound, np.finfo(float).tiny))
+        if reference.against == "torch":  # no bound, not even an infinite one, excuses a NaN of one side
+            ratio = np.where(np.isnan(a) != np.isnan(b), np.inf, ratio)
         relative = np.where(error == 0, 0.0, error / np.where(b == 0, np.inf, np.abs(b)))
     shown = np.where(checked, ratio, 0.0)
     wrong = (shown > 1.0) & checked
