@@ -14,7 +14,7 @@ _LAZY = {
     "jit": "tilebench.kernel.decorator",
     "compile": "tilebench.kernel.decorator",
     "par_compile": "tilebench.kernel.decorator",
-    "autotune": "tilebench.kernel.tune",
+    "autotune": "tilebench.tuning.decorator",
     "Kernel": "tilebench.kernel.compiled",
     "emulate": "tilebench.kernel.emulate",
     "record": "tilebench.kernel.record",

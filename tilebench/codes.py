@@ -192,6 +192,8 @@ CODES: dict[str, str] = {
     "TB640": "A program has no tunables that could be changed.",
     "TB641": "A name that is no parameter of the factory.",
     "TB642": "A tunable that the tensors' shapes were made with.",
+    "TB643": "The configurations to choose from are none, or are not dictionaries.",
+    "TB644": "None of the configurations works.",
     # our bugs
     "TB901": "tilebench failed on this line.",
     "TB902": "A node that a pass or a back end does not know, or that cannot be.",

@@ -165,14 +165,18 @@ class Profiler:
         n_repeat: int = 0,
         input_tensors: Sequence[Any] | None = None,
         backend: str = "event",
+        fallback: str = "",
         quantiles: Sequence[float] | None = None,
         return_mode: str = "mean",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
         **ignored: Any,
     ) -> Any:
-        """Milliseconds of one call (mean, median, min or max; or the quantiles asked for).
+        """Milliseconds of one call: return_mode mean, median, min, max, all (a list) or times (a Times:
+        median, quartiles, spread, rounds); or the quantiles asked for.
 
-        warmup and rep in ms; dynamic_symbolic_constraints: the dynamic extents of made-up inputs.
+        warmup and rep in ms; dynamic_symbolic_constraints: the dynamic extents of made-up inputs. backend
+        on a GPU: 'event', 'cudagraph' or 'cupti' (profiling/gpu_timing.py); fallback: the one to use where
+        CUPTI is missing, else that is LaunchError TB617. On the CPU the wall clock is read.
         """
         del ignored
         from tilebench.kernel.target import device_of
@@ -185,6 +189,7 @@ class Profiler:
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
         times = measure(
             run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend,
+            fallback=fallback,
             device=device_of(self.kernel.target) if func is None else None,
         )  # fmt: skip
         return times.summary(return_mode, quantiles)
