@@ -7,11 +7,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tests.kernels import programs
+from tests.kernels import programs, programs_attention, programs_gemm, programs_scan
 from tests.profiling.test_model import prediction
 from tilebench import compiler
 from tilebench.ir.expr import int_value
@@ -134,10 +135,8 @@ def test_the_next_tiles_operands_arrive_while_a_result_leaves() -> None:
     bars = prediction(gemm(k=512, n=4096, size=4096, num_stages=4)).timeline.bars
     leaving = on(bars, "stores")
     first = [b for b in leaving if b.end_us < leaving[-1].end_us / 2]
-    assert any(
-        copy.start_us < first[-1].end_us and copy.start_us > first[0].start_us - 1.0 and copy.iteration == 0
-        for copy in on(bars, "producer")
-    )
+    early = [b for b in on(bars, "producer") if b.start_us < first[0].start_us]
+    assert [b.iteration for b in early].count(0) == 4, "both operands of the first tile and of the second"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +177,33 @@ def test_a_prediction_takes_well_under_a_second(seq: int) -> None:
     block = rings.heaviest(scheduled, 132)
     lanes.play(rings.rings_of(scheduled, {scheduled.kernel.blocks[0]: float(block)}, rates), {}, rates)
     assert time.process_time() - start < 0.5
+
+
+def test_a_loop_whose_length_the_call_decides_is_one_iteration() -> None:
+    made = prediction(programs_attention.attention_varlen(4, 4096, 1024, 8, 2, 128))
+    assert "one iteration (how many there are is known at the call)" in made.timeline.note
+    assert {b.lane for b in made.timeline.bars} >= {"producer", "tensor cores", "warpgroup 1"}
+
+
+OTHERS = {
+    "attention backward": programs_attention.attention_backward(1, 4, 1024, 128, causal=True),
+    "decode": programs_attention.decode_parts(8, 32, 8, 8192, 128, 8),
+    "latent decode": programs_attention.mla_decode(64, 128, 2048),
+    "int4": programs_gemm.gemm_int4(16, 4096, 4096),
+    "split k": programs_gemm.gemm_parts(64, 4096, 4096, 4),
+    "chunk scan": programs_scan.chunk_scan(1, 1024, 8),
+    "linear attention": programs_scan.linear_attention(8, 1024, 16, 128),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_real_kernels_are_played_to_their_ends(name: str) -> None:
+    made = prediction(OTHERS[name])
+    assert made.total_us == pytest.approx(sum(t.count * t.each_us for t in made.terms))
+    assert made.total_us > max(made.bounds.values())
+    for lane in {b.lane for b in made.timeline.bars}:
+        for one, two in pairwise(on(made.timeline.bars, lane)):
+            assert one.end_us <= two.start_us + 2e-4, (lane, one, two)
 
 
 # ------------------------------------------------------------------ costs

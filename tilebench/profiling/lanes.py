@@ -37,6 +37,8 @@ from tilebench.profiling.timeline import Names, Phase
 from tilebench.report import TimelineBar
 
 PRODUCER, TENSOR, STORES = "producer", "tensor cores", "stores"
+MEMORY = "memory"
+"""The SM's share of L2 and memory: what comes and what goes queue for it."""
 TAKE_CLOCKS = 30
 """From a barrier's completion to the first instruction behind the wait (order of magnitude)."""
 STEP_CLOCKS = 20
@@ -114,7 +116,7 @@ class _Play:
         self.latency = rates.latency_us
         self.bars: list[TimelineBar] = []
         self.arrows: list[tuple[int, int]] = []
-        self.free = dict.fromkeys((PRODUCER, TENSOR, STORES, "issue", "special"), 0.0)
+        self.free = dict.fromkeys((MEMORY, TENSOR, "issue", "special"), 0.0)
         self.channels: dict[tuple[int, Channel], _Ring] = {}
         self.waiting: dict[tuple[int, Channel], list[int]] = {}
         self.by_buffer: dict[Buffer, Channel] = {}
@@ -123,6 +125,7 @@ class _Play:
         self.reached: dict[tuple[int, int], float] = {}
         self.skips: list[tuple[float, float]] = []
         self.ends: dict[int, float] = {}
+        self.skipped: set[int] = set()
         self.pace = 0.0
         fills: list[Action] = [a for a in rings.actions if isinstance(a, Fill)]
         others: list[Action] = [a for a in rings.actions if not isinstance(a, Fill)]
@@ -207,7 +210,7 @@ class _Play:
         if len(ring.ready) >= ring.stages + ring.freed(self.rings.consumers):
             self.waiting.setdefault((t.block, a.channel), []).append(k)
             return False
-        start = max(t.now + FILL_CLOCKS * self.clock, self.free[PRODUCER])
+        start = max(t.now + FILL_CLOCKS * self.clock, self.free[MEMORY])
         held: list[int] = []
         first = a.tile == self.rings.played[0] and len(ring.ready) < ring.stages
         phase: Phase = "" if a.iteration < 0 else "prologue" if first else "steady"
@@ -216,7 +219,7 @@ class _Play:
             if t.block == self.drawn:
                 held.append(self.bar(PRODUCER, op, start, end, a.iteration, phase))
             start = end
-        self.free[PRODUCER] = start
+        self.free[MEMORY] = start
         t.now = t.now + FILL_CLOCKS * self.clock
         ring.ready.append(start + self.latency)
         ring.bars.append(held)
@@ -263,6 +266,8 @@ class _Play:
         t.ready = 0.0
         self.free["issue"] = max(self.free["issue"], start + a.issue)
         self.free["special"] = max(self.free["special"], start + a.special)
+        if a.moved:
+            self.free[MEMORY] = max(self.free[MEMORY], start) + a.moved
         end = start + a.alone
         t.now = end + (LATENCY_US if a.reaches else 0.0)
         self.arrived(t, a.stmt, len(self.bars))
@@ -275,8 +280,8 @@ class _Play:
     def leave(self, t: _Thread, a: Leave) -> None:
         """A tile leaves; the thread goes on, and waits only before it writes the tile again."""
         t.now += MEETING_CLOCKS * self.clock
-        start = max(t.now, self.free[STORES])
-        self.free[STORES] = start + a.us
+        start = max(t.now, self.free[MEMORY])
+        self.free[MEMORY] = start + a.us
         t.leaving[a.source] = start + a.us
         if t.block == self.drawn:
             self.bar(STORES, a.stmt, start, start + a.us, -1, "")
@@ -328,9 +333,10 @@ class _Play:
         t.now += a.spilled
         if t.block == self.drawn and t.consumer == 0:
             self.marks[a.tile, a.iteration] = t.now
-            early, cycle = _warm_up(a.trips, self.rings.stages)
-            if a.iteration == early + cycle:
-                self.pace = (t.now - self.marks[a.tile, early]) / cycle
+            early = min(self.rings.stages, max(0, a.trips - 2))
+            since = self.marks.get((a.tile, early))
+            if since is not None and a.iteration > early and a.tile not in self.skipped:
+                self.pace = (t.now - since) / (a.iteration - early)
 
     def skip(self, t: _Thread, a: Skip) -> None:
         """Iterations that pass at the pace of the last ones."""
@@ -341,6 +347,7 @@ class _Play:
         cycle = min(cycle, last)
         pace = (self.marks[a.tile, last] - self.marks[a.tile, last - cycle]) / cycle
         self.pace = pace
+        self.skipped.add(a.tile)
         self.skips.append((t.now, pace * a.trips))
 
     def finished(self, end: float) -> Lanes:
@@ -399,12 +406,6 @@ def _by_lane(
 def _place(s: Stmt) -> tuple[str, int, int]:
     """What a statement has in common with its copies that passes make."""
     return type(s).__name__, s.loc.line if s.loc else 0, s.loc.column if s.loc else 0
-
-
-def _warm_up(trips: int, stages: int) -> tuple[int, int]:
-    """(iteration from which a loop's pace is read, over how many iterations)."""
-    early = min(stages, max(0, trips - 2))
-    return early, max(1, min(timeline.PACED // 2, trips - 2 - early))
 
 
 def _cuts(rings: Rings, reached: Mapping[tuple[int, int], float]) -> list[tuple[float, float]]:

@@ -92,7 +92,8 @@ class Await:
 @dataclass(frozen=True)
 class Compute:
     """A warpgroup's part of a statement. issue, special: microseconds on those units; alone: how long it
-    takes when nobody is in the way; reaches: global memory is waited for; writes: shared tiles.
+    takes when nobody is in the way; moved: on the SM's share of L2 and memory; reaches: global memory is
+    waited for; writes: shared tiles.
     """
 
     stmt: Stmt
@@ -101,6 +102,7 @@ class Compute:
     alone: float
     iteration: int
     tile: int
+    moved: float = 0.0
     reaches: bool = False
     writes: tuple[Buffer, ...] = ()
 
@@ -406,16 +408,17 @@ class _Reader:
             self._pipes[id(s)] = self.pipes(s, values)
         pipes = self._pipes[id(s)]
         shared = pipes.shared / (SHARED_PER_CLOCK * clocks)
-        moved = work.global_bytes / (self.rates.l2_bytes * self.consumers)
+        part = work.global_bytes / self.consumers
+        ports = part / rates.l2_bytes
         issue = max(pipes.issue / (LANES * clocks), shared)
         special = pipes.special / (SPECIAL_PER_CLOCK * clocks)
-        alone = max(issue, special, moved) + pipes.latency / rates.clocks
+        alone = max(issue, special, ports) + pipes.latency / rates.clocks
         if alone <= 0:
             return
         writes = tuple(b for b in writes_of(s) if b.scope == "shared")
-        self.actions.append(
-            Compute(s, issue, special, alone, iteration, self.tile, work.read.get("global", 0.0) > 0, writes)
-        )
+        reaches = work.read.get("global", 0.0) > 0
+        moved = part / rates.copy_bytes
+        self.actions.append(Compute(s, issue, special, alone, iteration, self.tile, moved, reaches, writes))
 
     def pipes(self, s: Stmt, values: Mapping[Var, float]) -> Pipes:
         """What a statement takes, loops inside of it as often as they go round."""
