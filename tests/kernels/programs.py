@@ -184,8 +184,10 @@ def attention(
                     o[i, j] = o[i, j] * alpha[i]
                 T.copy(V[bz, by // ratio, k * block_N : (k + 1) * block_N, :], V_s)
                 T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+            for i in T.Parallel(block_M):
+                row[i] = 1.0 / l[i]
             for i, j in T.Parallel(block_M, dim):
-                o[i, j] = o[i, j] / l[i]
+                o[i, j] = o[i, j] * row[i]
             T.copy(o, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
 
     return attention_kernel

@@ -88,6 +88,7 @@ def attention_case(
         (128, 128, 2, 256, {}),
         (128, 128, 2, 256, pinned),
         (128, 128, 2, 256, round_ if causal else lone),
+        *([(192, 128, 2, 384, round_), (128, 128, 3, 256, round_)] if dim == 64 and causal else []),
         (64, 128, 2, 128, lone),
         *([(128, 160, 2, 256, {}), (128, 176, 2, 256, lone)] if dim == 128 and not causal else []),
         *([(192, 128, 2, 384, {}), (192, 128, 2, 384, lone), (128, 128, 3, 256, {})] if dim == 64 else []),
