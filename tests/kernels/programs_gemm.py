@@ -104,3 +104,46 @@ def gemm_int4(
             T.copy(C_s, C[by * block_M, bx * block_N])
 
     return gemm_int4_kernel
+
+
+def gemm_int4_parts(
+    M: int,
+    N: int,
+    K: int,
+    parts: int,
+    dtype: str = "float16",
+    block_M: int = 16,
+    block_N: int = 64,
+    block_K: int = 256,
+    num_stages: int = 4,
+    threads: int = 128,
+) -> Any:
+    """P[p] = `gemm_int4` over the p-th part of K, in float32; `add_parts` adds them up."""
+    depth = K // parts
+
+    @T.prim_func
+    def gemm_int4_parts_kernel(
+        A: T.Tensor((M, K), dtype),
+        W: T.Tensor((N, K // 2), "uint8"),
+        scale: T.Tensor((N,), dtype),
+        P: T.Tensor((parts, M, N), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), parts, threads=threads) as (bx, by, bz):
+            A_s = T.alloc_shared((block_M, block_K), dtype)
+            W_s = T.alloc_shared((block_N, block_K // 2), "uint8")
+            W_f = T.alloc_fragment((block_N, block_K), dtype)
+            C_f = T.alloc_fragment((block_N, block_M), "float32")
+            C_s = T.alloc_shared((block_M, block_N), "float32")
+            T.clear(C_f)
+            for k in T.Pipelined(depth // block_K, num_stages=num_stages):
+                T.copy(A[by * block_M, bz * depth + k * block_K], A_s)
+                T.copy(W[bx * block_N, (bz * depth + k * block_K) // 2], W_s)
+                for i, j in T.Parallel(block_N, block_K):
+                    half = T.cast(W_s[i, j // 2], "uint32") >> T.cast(j % 2 * 4, "uint32")
+                    W_f[i, j] = T.cast(T.reinterpret(half & 15 | 0x4B000000, "float32") - 8388616.0, dtype)
+                T.gemm(W_f, A_s, C_f, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+            for i, j in T.Parallel(block_N, block_M):
+                C_s[j, i] = C_f[i, j] * T.cast(scale[bx * block_N + i], "float32")
+            T.copy(C_s, P[bz, by * block_M, bx * block_N])
+
+    return gemm_int4_parts_kernel

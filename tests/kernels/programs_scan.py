@@ -129,15 +129,17 @@ def chunk_scan(
                 T.copy(dt[b, by, c, k * block_K : (k + 1) * block_K], dt_s)
                 T.copy(A_s, a_k)
                 T.copy(dt_s, dt_k)
-                for i, j in T.Parallel(block_M, block_K):
-                    cb[i, j] = T.cast(
-                        T.if_then_else(
-                            bx * block_M + i >= k * block_K + j,
-                            T.cast(CB_s[i, j], "float32") * T.exp2(a_m[i] - a_k[j] * LOG2E) * dt_k[j],
-                            0.0,
-                        ),
-                        dtype,
-                    )
+                if (k + 1) * block_K > bx * block_M:
+                    for i, j in T.Parallel(block_M, block_K):
+                        weight = T.exp2(a_m[i] - a_k[j] * LOG2E) * dt_k[j]
+                        inside = bx * block_M + i >= k * block_K + j
+                        cb[i, j] = T.cast(
+                            T.if_then_else(inside, T.cast(CB_s[i, j], "float32") * weight, 0.0), dtype
+                        )
+                else:
+                    for i, j in T.Parallel(block_M, block_K):
+                        weight = T.exp2(a_m[i] - a_k[j] * LOG2E) * dt_k[j]
+                        cb[i, j] = T.cast(T.cast(CB_s[i, j], "float32") * weight, dtype)
                 T.gemm(cb, X_s, acc, policy=T.GemmWarpPolicy.FullRow)
             skip = T.cast(D[by], "float32")
             for i, j in T.Parallel(block_M, dim):

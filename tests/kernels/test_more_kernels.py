@@ -99,6 +99,17 @@ CASES: dict[str, Case] = {
         (((16, 128), HALF),),
         lambda a, w, scale: [references_more.gemm_int4(a, w, scale)],
     ),
+    "gemm_int4_parts": Case(
+        lambda: programs_gemm.gemm_int4_parts(16, 128, 128, 2, block_K=64, num_stages=2),
+        int4_inputs,
+        (((2, 16, 128), SINGLE),),
+        lambda a, w, scale: [
+            torch.stack([
+                references_more.gemm_int4(x.float(), y, scale)
+                for x, y in zip(a.chunk(2, 1), w.chunk(2, 1), strict=True)
+            ])
+        ],
+    ),
     "varlen": varlen(False),
     "varlen-causal": varlen(True),
     "mla_decode": Case(
@@ -128,7 +139,7 @@ CASES: dict[str, Case] = {
         lambda *values: [references_more.chunk_state(*values)],
     ),
 }  # fmt: skip
-EXACT = ("gemm_parts", "add_parts", "gemm_int4")
+EXACT = ("gemm_parts", "add_parts", "gemm_int4", "gemm_int4_parts")
 """On whole numbers every operation of these is exact."""
 PRODUCED = [name for name in CASES if name != "add_parts"]
 

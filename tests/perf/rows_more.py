@@ -441,6 +441,23 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
     )  # fmt: skip
     if m > 16:
         candidates = both(candidates)
+    else:
+        candidates += tuple(
+            Candidate(
+                f"{parts} parts of 16x{bn}x{bk} s{stages} t{threads}",
+                (
+                    partial(
+                        programs_gemm.gemm_int4_parts,
+                        m, n, k, parts,
+                        block_N=bn, block_K=bk, num_stages=stages, threads=threads,
+                    ),
+                    partial(programs_gemm.add_parts, m, n, parts),
+                ),
+            )
+            for parts, bn, bk, stages, threads in (
+                (2, 64, 256, 4, 128), (4, 64, 128, 4, 128), (2, 128, 256, 4, 256), (4, 128, 256, 3, 256),
+            )
+        )  # fmt: skip
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -457,8 +474,14 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
         def cublas() -> Run:
             return lambda: (torch.mm(a, full.T, out=c2), None)[1]
 
+        def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
+            if len(kernels) == 1:
+                return kernels[0].bind(a, w, scale, c)
+            p = torch.empty(shape_of(kernels[0], 3), device="cuda")
+            return in_turn(kernels[0].bind(a, w, scale, p), kernels[1].bind(p, c))
+
         return Setup(
-            same_arguments(a, w, scale, c),
+            bind,
             [c],
             lambda: [references_more.gemm_int4(a, w, scale)],
             {"cuBLAS": cublas},
