@@ -114,14 +114,6 @@ from tilebench.language.math import (
     fma,
     fmod,
     hypot,
-    ieee_add,
-    ieee_fdiv,
-    ieee_fmaf,
-    ieee_frcp,
-    ieee_frsqrt,
-    ieee_fsqrt,
-    ieee_mul,
-    ieee_sub,
     if_then_else,
     index_to_coordinates,
     infinity,
@@ -156,6 +148,16 @@ from tilebench.language.math import (
     truncdiv,
     truncmod,
 )  # fmt: skip
+from tilebench.language.rounding import (
+    ieee_add,
+    ieee_fdiv,
+    ieee_fmaf,
+    ieee_frcp,
+    ieee_frsqrt,
+    ieee_fsqrt,
+    ieee_mul,
+    ieee_sub,
+)
 from tilebench.language.warp import (
     activemask,
     all_sync,

@@ -128,9 +128,9 @@ def min(a: Any, b: Any) -> Any:
     return ir.binary("min", a, b) if isinstance(a, Expr) or isinstance(b, Expr) else (a if a < b else b)
 
 
-def clamp(x: Any, low: Any, high: Any) -> Any:
-    """x brought into [low, high]."""
-    return min(max(x, low), high)
+def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
+    """dst brought into [min_val, max_val]."""
+    return min(max(dst, min_val), max_val)
 
 
 def isnan(x: Any) -> Expr:
@@ -327,63 +327,3 @@ def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
         out.append(rest % extent)
         rest = rest // extent
     return [rest, *reversed(out)]
-
-
-# ------------------------------------------------------------------ arithmetic with a chosen rounding
-
-
-def _to_nearest(name: str, rounding_mode: str) -> None:
-    if rounding_mode != "rn":
-        raise TypeTileError(
-            "TB209",
-            f"{name}: rounding_mode={rounding_mode!r}",
-            why="every target rounds to nearest even",
-            fix='rounding_mode="rn"',
-        )
-
-
-def ieee_add(x: Any, y: Any, rounding_mode: str = "rn") -> Any:
-    """x + y, rounded once to nearest even."""
-    _to_nearest("ieee_add", rounding_mode)
-    return ir.binary("add", x, y)
-
-
-def ieee_sub(x: Any, y: Any, rounding_mode: str = "rn") -> Any:
-    """x - y, rounded once to nearest even."""
-    _to_nearest("ieee_sub", rounding_mode)
-    return ir.binary("sub", x, y)
-
-
-def ieee_mul(x: Any, y: Any, rounding_mode: str = "rn") -> Any:
-    """x * y, rounded once to nearest even."""
-    _to_nearest("ieee_mul", rounding_mode)
-    return ir.binary("mul", x, y)
-
-
-def ieee_fdiv(x: Any, y: Any, rounding_mode: str = "rn") -> Any:
-    """x / y, rounded once to nearest even."""
-    _to_nearest("ieee_fdiv", rounding_mode)
-    return ir.binary("div", x, y)
-
-
-def ieee_fmaf(x: Any, y: Any, z: Any, rounding_mode: str = "rn") -> Any:
-    """x * y + z, rounded once to nearest even."""
-    _to_nearest("ieee_fmaf", rounding_mode)
-    return fma(x, y, z)
-
-
-def ieee_fsqrt(x: Any, rounding_mode: str = "rn") -> Any:
-    """sqrt(x), rounded to nearest even."""
-    _to_nearest("ieee_fsqrt", rounding_mode)
-    return sqrt(x)
-
-
-def ieee_frsqrt(x: Any) -> Any:
-    """1 / sqrt(x)."""
-    return rsqrt(x)
-
-
-def ieee_frcp(x: Any, rounding_mode: str = "rn") -> Any:
-    """1 / x, rounded to nearest even."""
-    _to_nearest("ieee_frcp", rounding_mode)
-    return ir.binary("div", 1.0, x)

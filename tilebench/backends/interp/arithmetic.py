@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
@@ -257,6 +258,8 @@ def intrinsic(name: str, args: list[Value], argument: DType, result: DType) -> V
             return reinterpret(args[0], argument, result)
         case "dp4a":
             return _dp4a(*args)
+        case "fma" if result.bits == 64:
+            return _fma64(*(np.asarray(a, np.float64) for a in args))
         case "fma":
             wide = np.asarray(args[0], np.float64) * np.asarray(args[1], np.float64) + np.asarray(
                 args[2], np.float64
@@ -276,3 +279,24 @@ def intrinsic(name: str, args: list[Value], argument: DType, result: DType) -> V
     wide_type = np.float64 if name in _IN_FLOAT64 or result.bits == 64 else np.float32
     out = function(*(np.asarray(a, wide_type) for a in args))
     return convert(_scalar(np.asarray(out)), result, result)
+
+
+def _fma64(a: Any, b: Any, c: Any) -> Any:
+    """x*y + z in float64, rounded once. Exact fractions where the rounded product is not the product."""
+    with np.errstate(all="ignore"):
+        plain = np.asarray(a * b + c)
+        split = [x * 134217729.0 for x in (a, b)]
+        high = [s - (s - x) for s, x in zip(split, (a, b), strict=True)]
+        low = [x - h for x, h in zip((a, b), high, strict=True)]
+        product = a * b
+        error = ((high[0] * high[1] - product) + high[0] * low[1] + low[0] * high[1]) + low[0] * low[1]
+    odd = np.broadcast_to((error != 0) & np.isfinite(plain), plain.shape)
+    if not odd.any():
+        return _scalar(plain)
+    found = plain.copy()
+    wide = [np.broadcast_to(x, plain.shape) for x in (a, b, c)]
+    for i in np.ndindex(*plain.shape):
+        if odd[i]:
+            x, y, z = (Fraction(float(w[i])) for w in wide)
+            found[i] = float(x * y + z)
+    return _scalar(found)
