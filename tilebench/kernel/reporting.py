@@ -267,6 +267,8 @@ def make_report(
     source = prim.loc.source if prim.loc else None
     compilation = kernel.compilation
     built = kernel.executable.built
+    if kernel.target.kind == "cuda":
+        sass.begin(built.binary)  # nvdisasm runs beside what follows
     stages: Any = None
     problem: TileError | None = None
     try:

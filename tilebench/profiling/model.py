@@ -1,11 +1,17 @@
-"""The performance model: one block is played on its SM (profiling/timeline.py), and a launch is so many of
-them.
+"""The performance model: one block is played on its SM, and a launch is so many of them.
 
     time of a launch = launch overhead + full waves x (a block's time, its SM full) + the last, thinner wave
 
-Rates are the data sheet's, lowered by the factors in profiling/block.py; those and the constants below are
-the model's only free numbers. The roofline's predicted time, the timeline's total and what the sliders show
-are this one sum; its terms are in the report (`TimelineInfo.terms`).
+A kernel whose copies a producer makes is played by profiling/lanes.py: the producer, the tensor cores and
+each warpgroup beside each other, as far as rings and waits allow. Its blocks may be persistent (one round of
+them, each going through its tiles), or of uneven length (handed out in turn). Others are played by
+profiling/timeline.py: statements in order, copies ahead.
+
+Rates are the data sheet's, lowered by the factors in profiling/block.py; power bounds warpgroup products
+(WGMMA_SHARE there). Those, the clocks in profiling/lanes.py and issue.py, and the constants below are the
+model's only free numbers; tests/profiling/test_measured.py has predicted beside measured. The roofline's
+predicted time, the timeline's total and what the sliders show are this one sum; its terms are in the report
+(`TimelineInfo.terms`).
 """
 
 from __future__ import annotations
@@ -280,7 +286,8 @@ def _rings_note(program: rings.Rings, index: tuple[int, ...], together: int, dev
     else:
         sharing = f"{together} blocks share its SM" if together > 1 else "alone on its SM"
         parts.append(f"block ({place}), {sharing}")
-    parts.append(f"rates from the data sheet of {device.name}, tensor cores as power allows")
+    share = f"{block.WGMMA_SHARE:.0%}"
+    parts.append(f"rates from the data sheet of {device.name}; power holds its tensor cores to {share}")
     return "; ".join(parts)
 
 
