@@ -18,23 +18,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from extension import tutorials
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = "extension/labextension"
 SHARED = "share/jupyter/labextensions/tilebench"
 VIEWS = "tilebench/views/static"
 SOURCES = (
     "extension/package.json", "extension/package-lock.json", "extension/tsconfig.json",
-    "extension/webpack.config.js", "extension/src", "extension/style", f"{VIEWS}/board.css",
-    f"{VIEWS}/step.css",
+    "extension/tutorials.py", "extension/webpack.config.js", "extension/src", "extension/style",
+    f"{VIEWS}/board.css", f"{VIEWS}/step.css",
 )  # fmt: skip
-"""With the modules that the board imports, all that decides what is built: files and whole folders."""
+"""Files and whole folders: with the tutorials and the modules that the board imports, all that decides what
+is built.
+"""
 
 _IMPORTED = re.compile(r'^import [^"]*"\./(\w+\.js)";', re.MULTILINE)
 
 
 def source_files(root: Path = ROOT) -> list[Path]:
-    """The files of SOURCES and the modules of the views that the extension draws with, in a fixed order."""
-    found: set[Path] = set()
+    """The files of SOURCES, the tutorials, and the modules of the views that the extension draws with, in a
+    fixed order.
+    """
+    found: set[Path] = set(tutorials.source_files(root))
     for name in SOURCES:
         path = root / name
         found |= {p for p in path.rglob("*") if p.is_file()} if path.is_dir() else {path}
@@ -84,6 +92,7 @@ def build(root: Path = ROOT) -> None:
     core = modules / "@jupyterlab" / "core-meta" / "core.package.json"
     _run(root, node() / "bin" / "node", builder, "--core-package-file", core, root / "extension")
     _rename_entry(root / BUILT)
+    tutorials.write(root, root / BUILT / "tutorials")
     (root / BUILT / "sources.json").write_text(json.dumps({"sha256": digest(root)}) + "\n")
 
 

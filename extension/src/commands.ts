@@ -12,7 +12,8 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { tileIcon } from './icon';
 import { tileCellOf } from './tilecell';
 
-const CATEGORY = 'Tilebench';
+/** The category of the palette and of the launcher. */
+export const CATEGORY = 'Tilebench';
 
 /** A kernel to start from: every row of X times its largest element. */
 const FIRST_CELL = `%%tile --show layout code
@@ -39,6 +40,17 @@ export function newNotebook(kernelspec: { name: string; display_name: string }):
     nbformat: 4,
     nbformat_minor: 5
   };
+}
+
+/** The server's Python kernel: its default one, else any. */
+export async function pythonKernel(app: JupyterFrontEnd): Promise<{ name: string; display_name: string }> {
+  const { kernelspecs } = app.serviceManager;
+  await kernelspecs.ready;
+  const all = Object.values(kernelspecs.specs?.kernelspecs ?? {});
+  const wanted = [kernelspecs.specs?.default, 'python3'];
+  const python = all.filter(spec => spec?.language === 'python');
+  const spec = python.find(s => wanted.includes(s?.name)) ?? python[0];
+  return { name: spec?.name ?? 'python3', display_name: spec?.display_name ?? 'Python 3' };
 }
 
 export const commands: JupyterFrontEndPlugin<void> = {
@@ -69,13 +81,8 @@ export const commands: JupyterFrontEndPlugin<void> = {
       caption: trans.__('A notebook with a first %%tile cell'),
       icon: args => (args['isPalette'] ? undefined : tileIcon),
       execute: async args => {
-        const { contents, kernelspecs } = app.serviceManager;
-        await kernelspecs.ready;
-        const all = Object.values(kernelspecs.specs?.kernelspecs ?? {});
-        const wanted = [kernelspecs.specs?.default, 'python3'];
-        const python = all.filter(spec => spec?.language === 'python');
-        const spec = python.find(s => wanted.includes(s?.name)) ?? python[0];
-        const kernel = { name: spec?.name ?? 'python3', display_name: spec?.display_name ?? 'Python 3' };
+        const { contents } = app.serviceManager;
+        const kernel = await pythonKernel(app);
         const folder = typeof args['cwd'] === 'string' ? args['cwd'] : (browser?.model.path ?? '');
         const { path } = await contents.newUntitled({ path: folder, type: 'notebook' });
         await contents.save(path, { type: 'notebook', format: 'json', content: newNotebook(kernel) });

@@ -3,5 +3,6 @@ import { board } from './board';
 import { cells } from './cells';
 import { commands } from './commands';
 import { mime } from './mime';
+import { tutorials } from './tutorials';
 
-export default [mime, cells, board, commands];
+export default [mime, cells, board, commands, tutorials];
