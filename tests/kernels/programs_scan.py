@@ -149,6 +149,86 @@ def chunk_scan(
     return chunk_scan_kernel
 
 
+def chunk_scan_heads(
+    batch: int,
+    seq: int,
+    heads: int,
+    chunk: int = 256,
+    dim: int = 64,
+    state: int = 128,
+    groups: int = 1,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_K: int = 64,
+    block_H: int = 8,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """`chunk_scan`, block_H heads of a group to a block: C and CB, which they share, stay in shared memory."""
+    chunks, ratio = seq // chunk, heads // groups
+
+    @T.prim_func
+    def chunk_scan_heads_kernel(
+        CB: T.Tensor((batch, chunks, groups, chunk, chunk), dtype),
+        X: T.Tensor((batch, seq, heads, dim), dtype),
+        dt: T.Tensor((batch, heads, chunks, chunk), dtype),
+        A: T.Tensor((batch, heads, chunks, chunk), dtype),
+        C: T.Tensor((batch, seq, groups, state), dtype),
+        S: T.Tensor((batch, chunks, heads, dim, state), dtype),
+        D: T.Tensor((heads,), dtype),
+        Y: T.Tensor((batch, seq, heads, dim), dtype),
+    ):
+        with T.Kernel(chunk // block_M, heads // block_H, batch * chunks, threads=threads) as (bx, by, bz):
+            C_s = T.alloc_shared((block_M, state), dtype)
+            CB_s = T.alloc_shared((block_M, chunk), dtype)
+            S_s = T.alloc_shared((dim, state), dtype)
+            X_s = T.alloc_shared((chunk, dim), dtype)
+            A_s = T.alloc_shared((chunk,), dtype)
+            dt_s = T.alloc_shared((chunk,), dtype)
+            cb = T.alloc_fragment((block_M, block_K), dtype)
+            acc = T.alloc_fragment((block_M, dim), "float32")
+            a_m = T.alloc_fragment((block_M,), "float32")
+            a_k = T.alloc_fragment((block_K,), "float32")
+            dt_k = T.alloc_fragment((block_K,), "float32")
+            b, c, group = bz // chunks, bz % chunks, by * block_H // ratio
+            row = c * chunk + bx * block_M
+
+            T.copy(C[b, row : row + block_M, group, :], C_s)
+            T.copy(CB[b, c, group, bx * block_M : (bx + 1) * block_M, :], CB_s)
+            for h in T.Pipelined(block_H, num_stages=num_stages):
+                T.copy(S[b, c, by * block_H + h, :, :], S_s)
+                T.copy(X[b, c * chunk : (c + 1) * chunk, by * block_H + h, :], X_s)
+                T.copy(A[b, by * block_H + h, c, :], A_s)
+                T.copy(dt[b, by * block_H + h, c, :], dt_s)
+                T.clear(acc)
+                T.gemm(C_s, S_s, acc, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                for i in T.Parallel(block_M):
+                    a_m[i] = T.cast(A_s[bx * block_M + i], "float32") * LOG2E
+                for i, j in T.Parallel(block_M, dim):
+                    acc[i, j] = acc[i, j] * T.exp2(a_m[i])
+                for k in T.serial((bx + 1) * block_M // block_K):
+                    for j in T.Parallel(block_K):
+                        a_k[j] = T.cast(A_s[k * block_K + j], "float32") * LOG2E
+                        dt_k[j] = T.cast(dt_s[k * block_K + j], "float32")
+                    if (k + 1) * block_K > bx * block_M:
+                        for i, j in T.Parallel(block_M, block_K):
+                            weight = T.exp2(a_m[i] - a_k[j]) * dt_k[j]
+                            inside = bx * block_M + i >= k * block_K + j
+                            value = T.cast(CB_s[i, k * block_K + j], "float32") * weight
+                            cb[i, j] = T.cast(T.if_then_else(inside, value, 0.0), dtype)
+                    else:
+                        for i, j in T.Parallel(block_M, block_K):
+                            weight = T.exp2(a_m[i] - a_k[j]) * dt_k[j]
+                            cb[i, j] = T.cast(T.cast(CB_s[i, k * block_K + j], "float32") * weight, dtype)
+                    T.gemm(cb, X_s[k * block_K : (k + 1) * block_K, :], acc, policy=T.GemmWarpPolicy.FullRow)
+                skip = T.cast(D[by * block_H + h], "float32")
+                for i, j in T.Parallel(block_M, dim):
+                    acc[i, j] += T.cast(X_s[bx * block_M + i, j], "float32") * skip
+                T.copy(acc, Y[b, row : row + block_M, by * block_H + h, :])
+
+    return chunk_scan_heads_kernel
+
+
 def chunk_state(
     batch: int,
     seq: int,

@@ -65,16 +65,16 @@ def varlen(causal: bool) -> Case:
     )  # fmt: skip
 
 
-def mamba_inputs(g: torch.Generator) -> dict[str, torch.Tensor]:
-    """One head, two chunks of 64."""
+def mamba_inputs(g: torch.Generator, heads: int = 1) -> dict[str, torch.Tensor]:
+    """Two chunks of 64."""
     return {
         "CB": normal(g, 1, 2, 1, 64, 64),
-        "X": normal(g, 1, 128, 1, 64),
-        "dt": torch.rand(1, 1, 2, 64, generator=g).to(HALF),
-        "A": -(torch.rand(1, 1, 2, 64, generator=g) * 0.1).cumsum(-1).to(HALF),
+        "X": normal(g, 1, 128, heads, 64),
+        "dt": torch.rand(1, heads, 2, 64, generator=g).to(HALF),
+        "A": -(torch.rand(1, heads, 2, 64, generator=g) * 0.1).cumsum(-1).to(HALF),
         "C": normal(g, 1, 128, 1, 64),
-        "S": normal(g, 1, 2, 1, 64, 64),
-        "D": normal(g, 1),
+        "S": normal(g, 1, 2, heads, 64, 64),
+        "D": normal(g, heads),
     }
 
 
@@ -130,6 +130,12 @@ CASES: dict[str, Case] = {
         lambda: programs_scan.chunk_scan(1, 128, 1, **MAMBA),
         lambda g: list(mamba_inputs(g).values()),
         (((1, 128, 1, 64), HALF),),
+        lambda *values: [references_more.chunk_scan(*values)],
+    ),
+    "chunk_scan_heads": Case(
+        lambda: programs_scan.chunk_scan_heads(1, 128, 2, block_M=64, block_H=2, threads=128, **MAMBA),
+        lambda g: list(mamba_inputs(g, 2).values()),
+        (((1, 128, 2, 64), HALF),),
         lambda *values: [references_more.chunk_scan(*values)],
     ),
     "chunk_state": Case(

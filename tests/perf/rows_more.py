@@ -382,6 +382,15 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
                 (128, 128, 2, 256),
             )
         )  # fmt: skip
+    if which == "chunk-scan":
+        shared = tuple(
+            one(
+                f"128x64 s2 t256, {block_H} heads",
+                partial(programs_scan.chunk_scan_heads, batch, seq, heads, block_H=block_H),
+            )
+            for block_H in (4, 8, 10, 20)
+        )
+        candidates = (*shared, *candidates[2:4])
     candidates = both(candidates)
 
     def prepare(folder: Path | None) -> Setup:
