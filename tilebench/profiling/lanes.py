@@ -11,15 +11,13 @@ left out) pass at the pace of those around them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from tilebench.ir.tile import Buffer, Channel, Stmt
 from tilebench.passes.handover import buffers_of
 from tilebench.profiling import timeline
-from tilebench.profiling.block import LATENCY_US, Rates
-from tilebench.profiling.rings import (
+from tilebench.profiling.actions import (
     Action,
     Await,
     Compute,
@@ -33,10 +31,11 @@ from tilebench.profiling.rings import (
     Skip,
     Take,
 )  # fmt: skip
+from tilebench.profiling.block import LATENCY_US, Rates
+from tilebench.profiling.picture import PRODUCER, STORES, TENSOR, by_lane, cuts_of, place_of
 from tilebench.profiling.timeline import Names, Phase
 from tilebench.report import TimelineBar
 
-PRODUCER, TENSOR, STORES = "producer", "tensor cores", "stores"
 MEMORY = "memory"
 """The SM's share of L2 and memory: what comes and what goes queue for it."""
 TAKE_CLOCKS = 30
@@ -111,7 +110,7 @@ class _Play:
         self.rings = rings
         self.drawn = drawn
         self.names = names
-        self.places = {_place(s): name for s, name in reversed(list(names.items()))}
+        self.places = {place_of(s): name for s, name in reversed(list(names.items()))}
         self.clock = 1.0 / rates.clocks
         self.latency = rates.latency_us
         self.bars: list[TimelineBar] = []
@@ -321,7 +320,7 @@ class _Play:
         self, lane: str, s: Stmt, start: float, end: float, iteration: int, phase: Phase, suffix: str = ""
     ) -> int:
         """Draw; gives the bar's number."""
-        name = self.names.get(s) or self.places.get(_place(s))
+        name = self.names.get(s) or self.places.get(place_of(s))
         ident, label, line = name or ("", type(s).__name__.lower(), s.loc.line if s.loc else 0)
         self.bars.append(TimelineBar(lane, ident, label + suffix, start, end, iteration, phase, line))
         return len(self.bars) - 1
@@ -368,8 +367,8 @@ class _Play:
             )
             for b in self.bars
         ]
-        bars, self.arrows = _by_lane(bars, self.arrows, self.rings.consumers)
-        cuts = [(moved(a), moved(b)) for a, b in _cuts(self.rings, self.reached)]
+        bars, self.arrows = by_lane(bars, self.arrows, self.rings.consumers)
+        cuts = [(moved(a), moved(b)) for a, b in cuts_of(self.rings, self.reached)]
         kept, arrows, cuts = timeline.trimmed(bars, self.arrows, cuts)
         return Lanes(kept, arrows, cuts, moved(end), self.pace, each)
 
@@ -391,41 +390,3 @@ class _Play:
         if left_out:
             self.skips.append((self.ends[played[-2]], us))
         return sum(length(k) for k in middle) / len(middle)
-
-
-def _by_lane(
-    bars: list[TimelineBar], arrows: list[tuple[int, int]], consumers: int
-) -> tuple[list[TimelineBar], list[tuple[int, int]]]:
-    """The bars lane by lane, so that views show the lanes in the order in which data go through them."""
-    ranks = [PRODUCER, TENSOR, *(f"warpgroup {k}" for k in range(consumers)), STORES]
-    order = sorted(range(len(bars)), key=lambda k: (ranks.index(bars[k].lane), bars[k].start_us))
-    to = {old: new for new, old in enumerate(order)}
-    return [bars[k] for k in order], [(to[a], to[b]) for a, b in arrows]
-
-
-def _place(s: Stmt) -> tuple[str, int, int]:
-    """What a statement has in common with its copies that passes make."""
-    return type(s).__name__, s.loc.line if s.loc else 0, s.loc.column if s.loc else 0
-
-
-def _cuts(rings: Rings, reached: Mapping[tuple[int, int], float]) -> list[tuple[float, float]]:
-    """Stretches that are left out of the picture, in played time: after the first iterations of the first
-    tile up to its last ones, and from the first ones of the second tile to the last ones of the last.
-
-    reached: when the last bar of an iteration of a tile ends.
-    """
-    head, tail = timeline.ITERATIONS_SHOWN - timeline.LAST_SHOWN, timeline.LAST_SHOWN
-    if not rings.played:
-        return []
-
-    def before_the_last(tile: int) -> float | None:
-        own = [t for (k, i), t in reached.items() if k == tile and 0 <= i < rings.trips[tile] - tail]
-        return max(own, default=None)
-
-    first, last = rings.played[0], rings.played[-1]
-    edges = [(reached.get((first, head - 1)), before_the_last(first))]
-    if rings.trips[first] <= head + tail:
-        edges = []
-    if last != first:
-        edges.append((reached.get((rings.played[1], tail - 1)), before_the_last(last)))
-    return [(a, b) for a, b in edges if a is not None and b is not None and b > a]

@@ -23,7 +23,7 @@ from heapq import heapreplace
 
 from tilebench.ir.expr import Var, int_value
 from tilebench.passes.stages import Scheduled
-from tilebench.profiling import block, lanes, rings, timeline
+from tilebench.profiling import actions, block, lanes, rings, timeline
 from tilebench.profiling.block import Program, Rates
 from tilebench.profiling.work import Work, block_values, typical_block
 from tilebench.report import Figure, Roof, RooflineInfo, RooflinePoint, TimelineInfo, TimelineTerm
@@ -194,14 +194,14 @@ def _with_producer(
     sms = device.sm_count
     together = max(1, min(occupancy.blocks, -(-work.blocks // sms)))
 
-    def played(index: tuple[int, ...], blocks: int, sharing: int) -> tuple[lanes.Lanes, rings.Rings]:
+    def played(index: tuple[int, ...], blocks: int, sharing: int) -> tuple[lanes.Lanes, actions.Rings]:
         rates = replace(rates_of(work, device, blocks, share), spill_bytes=spill_bytes)
         program = rings.rings_of(scheduled, block_values(kernel, index, symbols), rates)
         return lanes.play(program, names, rates, sharing), program
 
     terms = [TimelineTerm("launch", 1, LAUNCH_US)]
     drawn: lanes.Lanes | None = None
-    program: rings.Rings | None = None
+    program: actions.Rings | None = None
     index: tuple[int, ...] = (0,)
     if tiles is not None and work.blocks:
         blocks = int_value(kernel.grid[0]) or 1
@@ -270,7 +270,7 @@ def _handed_out(
     return max(free) * blocks / steps
 
 
-def _rings_note(program: rings.Rings, index: tuple[int, ...], together: int, device: Device) -> str:
+def _rings_note(program: actions.Rings, index: tuple[int, ...], together: int, device: Device) -> str:
     trips = program.trips[program.played[0]] if program.played else 0
     parts: list[str] = []
     if trips:
