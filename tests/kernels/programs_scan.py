@@ -164,7 +164,7 @@ def chunk_scan_heads(
     num_stages: int = 2,
     threads: int = 256,
 ) -> Any:
-    """`chunk_scan`, block_H heads of a group to a block: C and CB, which they share, stay in shared memory."""
+    """`chunk_scan`, block_H heads to a block: C and CB, which they share, stay in shared memory."""
     chunks, ratio = seq // chunk, heads // groups
 
     @T.prim_func
