@@ -241,3 +241,26 @@ def test_products_of_eight_bits_are_exact_on_small_whole_numbers(target: str) ->
     )
     compile(program, target=target)(a, b, c)
     assert torch.equal(c, (a.float() @ b.float().T).to(torch.bfloat16))
+
+
+FULL_SIZE: dict[str, Callable[[], Any]] = {
+    "gemm_parts": lambda: programs_gemm.gemm_parts(64, 8192, 8192, 4, block_N=256, num_stages=5),
+    "gemm_int4": lambda: programs_gemm.gemm_int4(4096, 8192, 8192, block_M=256, block_K=64),
+    "gemm_int4_parts": lambda: programs_gemm.gemm_int4_parts(16, 8192, 8192, 2),
+    "varlen": lambda: programs_attention.attention_varlen(8, 16384, 4096, 16, 16, 128, True),
+    "decode_parts": lambda: programs_attention.decode_parts(
+        16, 32, 8, 8192, 128, 4, block_N=64, num_stages=3
+    ),
+    "mla_decode": lambda: programs_attention.mla_decode(66, 128, 8192),
+    "attention_backward": lambda: programs_attention.attention_backward(4, 16, 4096, 128),
+    "linear_attention": lambda: programs_scan.linear_attention(8, 4096, 16, 128, block_V=64),
+    "chunk_scan_heads": lambda: programs_scan.chunk_scan_heads(8, 4096, 80),
+    "chunk_state": lambda: programs_scan.chunk_state(8, 4096, 80),
+}
+
+
+@pytest.mark.parametrize("name", FULL_SIZE)
+def test_at_full_size_nothing_spills_and_products_stay_asynchronous(name: str) -> None:
+    built = compile(FULL_SIZE[name](), target="cuda:sm_90a").executable.built
+    assert not built.spill_bytes
+    assert not built.warnings, built.warnings
