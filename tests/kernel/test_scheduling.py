@@ -83,3 +83,11 @@ def test_the_lanes_of_a_producer_reach_the_trace(attention: Report, tmp_path: Pa
 def test_a_report_keeps_it_on_disk(product: Report) -> None:
     again = from_json(Report, json.loads(json.dumps(to_json(product))))
     assert (again.schedule, again.roles) == (product.schedule, product.roles)
+
+
+def test_the_views_show_it_without_scripts_too(product: Report) -> None:
+    from tilebench.views import timeline, warps
+
+    for page in (timeline.html(product), warps.html(product)):
+        assert "one product stays under way" in page
+    assert "setmaxnreg" in warps.html(product)
