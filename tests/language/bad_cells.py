@@ -90,7 +90,7 @@ COMPILE: dict[str, str] = {
     "barrier-in-a-branch": inside("tx = T.get_thread_binding()", "if tx < 16:", "    T.sync_threads()"),
     "negative-stages": inside("for k in T.Pipelined(4, num_stages=-1):", "    T.clear(C)"),
     "loop-over-a-tensor": inside("for x in A:", "    T.clear(C)"),
-    "parallel-extent-unknown": inside("for i in T.Parallel(bx):", "    C[0, i] = 0"),
+    "parallel-extent-negative": inside("for i in T.Parallel(0 - 2):", "    C[0, i] = 0"),
     "assert-fails": inside("assert A.shape[0] == 128, 'the block needs 128 rows'"),
     "macro-error-names-both-places": "@T.macro\ndef wrong(x):\n    T.reduce_sum(x)\n\n"
     + inside("x = T.alloc_fragment((64, 64), 'float32')", "wrong(x)"),

@@ -283,7 +283,7 @@ def _solve_tensor(
 def _check_tensor(
     param: Param, buffer: Buffer, value: TensorView, symbols: Mapping[Var, int], device: str
 ) -> None:
-    if value.dtype != buffer.dtype:
+    if value.dtype != buffer.dtype and (value.dtype.name, buffer.dtype.name) != ("float32", "tfloat32"):
         raise LaunchError(
             "TB605",
             f"{param.name} has dtype {value.dtype}, expected {buffer.dtype}",

@@ -3,12 +3,15 @@
 from typing import Any
 
 from tilebench.errors import nearest
+from tilebench.ir.expr import Expr as PrimExpr
+from tilebench.ir.expr import Var
 from tilebench.language.alloc import (
     FragmentBuffer,
     LocalBuffer,
     SharedBuffer,
     StridedTensor,
     Tensor,
+    alloc_buffer,
     alloc_fragment,
     alloc_global,
     alloc_local,
@@ -22,6 +25,7 @@ from tilebench.language.alloc import (
     view,
 )  # fmt: skip
 from tilebench.language.alloc import Tensor as Buffer
+from tilebench.language.allreduce import attr, comm_reducer, tvm_thread_allreduce
 from tilebench.language.annotations import (
     annotate_compile_flags,
     annotate_l2_hit_ratio,
@@ -148,6 +152,7 @@ from tilebench.language.math import (
     truncdiv,
     truncmod,
 )  # fmt: skip
+from tilebench.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilebench.language.rounding import (
     ieee_add,
     ieee_fdiv,
@@ -234,6 +239,7 @@ __all__ = [
     "Parallel",
     "Persistent",
     "Pipelined",
+    "PrimExpr",
     "Ref",
     "Select",
     "Serial",
@@ -241,6 +247,7 @@ __all__ = [
     "StridedTensor",
     "Tensor",
     "Unroll",
+    "Var",
     "Vectorized",
     "WarpSpecialize",
     "__cos",
@@ -258,9 +265,11 @@ __all__ = [
     "align_up",
     "all_of",
     "all_sync",
+    "alloc_buffer",
     "alloc_fragment",
     "alloc_global",
     "alloc_local",
+    "alloc_reducer",
     "alloc_shared",
     "alloc_var",
     "annotate_compile_flags",
@@ -287,6 +296,7 @@ __all__ = [
     "atomic_min",
     "atomic_or",
     "atomic_store",
+    "attr",
     "ballot",
     "ballot_sync",
     "bf16",
@@ -303,6 +313,7 @@ __all__ = [
     "clamp",
     "clear",
     "clz",
+    "comm_reducer",
     "const",
     "copy",
     "copysign",
@@ -328,6 +339,7 @@ __all__ = [
     "f32",
     "fast_rcp",
     "fill",
+    "finalize_reducer",
     "float",
     "float8_e4m3",
     "float8_e4m3fn",
@@ -410,6 +422,8 @@ __all__ = [
     "reduce_max",
     "reduce_min",
     "reduce_sum",
+    "reducer_init",
+    "reducer_update",
     "reinterpret",
     "reshape",
     "round",
@@ -441,6 +455,7 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "tvm_thread_allreduce",
     "uint",
     "uint4",
     "uint8",

@@ -19,6 +19,10 @@ def as_shape(shape: Any) -> tuple[Any, ...]:
     return tuple(n if isinstance(s, Expr) and (n := int_value(s)) is not None else s for s in shape)
 
 
+class SizeError(TypeTileError, AssertionError):
+    """A view of another number of bytes."""
+
+
 class _TensorSpelling:
     """`T.Tensor(shape, dtype)` or `T.Tensor[shape, dtype]`."""
 
@@ -84,8 +88,8 @@ SharedBuffer = _TensorSpelling("shared")
 LocalBuffer = _TensorSpelling("local")
 
 
-def _alloc(shape: Any, dtype: Any, scope: Scope, what: str) -> Buffer:
-    sizes = as_shape(shape)
+def dynamic_free(sizes: tuple[Any, ...], what: str) -> tuple[Expr, ...]:
+    """The extents of a tile. Raises TypeTileError TB206 for one that is not known now, or below 1."""
     fixed: list[int] = []
     for size in sizes:
         number = int_value(size) if isinstance(size, Expr | int) else None
@@ -104,7 +108,23 @@ def _alloc(shape: Any, dtype: Any, scope: Scope, what: str) -> Buffer:
                 fix="use extents of 1 or more",
             )
         fixed.append(number)
-    return Buffer("", tuple(as_expr(n) for n in fixed), as_scalar(dtype), scope)
+    return tuple(as_expr(n) for n in fixed)
+
+
+def _alloc(shape: Any, dtype: Any, scope: Scope, what: str) -> Buffer:
+    return Buffer("", dynamic_free(as_shape(shape), what), as_scalar(dtype), scope)
+
+
+def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = "shared", **accepted: Any) -> Buffer:
+    """A tile by its scope: shared, local.fragment (or fragment), local. Other options change no value."""
+    del accepted
+    kind = {"local.fragment": "fragment", "shared.dyn": "shared"}.get(scope, scope)
+    if kind not in ("shared", "fragment", "local"):
+        raise TypeTileError(
+            "TB206", f"alloc_buffer: scope {scope!r}", why="tiles are shared, fragment or local",
+            fix='scope="shared"',
+        )  # fmt: skip
+    return _alloc(shape, dtype, cast("Scope", kind), "T.alloc_buffer")
 
 
 def alloc_shared(shape: Any, dtype: Any = "float32", scope: str = "shared.dyn") -> Buffer:
@@ -191,7 +211,7 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None)
         sizes = (*sizes[:-1], sizes[-1] * src.dtype.bits // kind.bits)
         want = have * src.dtype.bits // kind.bits
     if have * src.dtype.bits != want * kind.bits:
-        raise TypeTileError(
+        raise SizeError(
             "TB207",
             f"view: {src.name} has {have * src.dtype.bits // 8} bytes, {'x'.join(map(str, sizes))} of "
             f"{kind} has {want * kind.bits // 8}",

@@ -83,9 +83,9 @@ def no_set_max_nreg() -> Annotation:
     return Annotation("disable_reg_alloc", True)
 
 
-def evaluate(value: Any) -> Evaluate:
-    """A call for its effect, as a statement."""
-    return Evaluate(as_expr(value))
+def evaluate(value: Any) -> Evaluate | None:
+    """A call for its effect, as a statement; nothing to do for a spelling that is one itself."""
+    return None if value is None or isinstance(value, int) else Evaluate(as_expr(value))
 
 
 def assume(condition: Any) -> Annotation:

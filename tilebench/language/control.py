@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 
@@ -11,6 +13,7 @@ from tilebench.ir.dtype import DType, int32, int64
 from tilebench.ir.expr import Expr, Var, as_expr, binary, const, int_value, to_bool, unary
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Bind, Break, Buffer, Continue, For, If, Parallel, Pipelined, Region, Stmt, While
+from tilebench.language import reducers
 from tilebench.language.launching import enter_launch, resolve_thread_value, thread_range
 from tilebench.language.markers import LaunchSpec, LoopSpec, ThreadRange, ThreadValue
 from tilebench.language.scope import Frame, LoopMark
@@ -217,6 +220,8 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
             fix="T.Parallel(M, N)",
         )
     names = _loop_names(node.target, len(loop.extents) if several else 1, frame)
+    if loop.kind == "parallel" and any(_number(e) is None for e in loop.extents):
+        loop = dataclasses.replace(loop, kind="persistent", options={"strided": True})
     if loop.kind == "parallel":
         for e in loop.extents:
             _fixed(e, at)
@@ -228,18 +233,24 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
         frame.names[n], frame.bound_at[n] = v, frame.depth + 1
     kind = (
         "parallel"
-        if loop.kind == "parallel"
+        if loop.kind == "parallel" or "strided" in loop.options
         else "grid"
         if loop.kind == "grid" and len(names) > 1
         else "serial"
     )
     frame.loops.append(LoopMark(kind, frame.depth))
     try:
-        if loop.kind == "persistent":
+        if "strided" in loop.options:
+            _strided(walker, node, loop, variables, frame, at)
+        elif loop.kind == "persistent":
             _persistent(walker, node, loop, variables, frame, at)
         else:
-            body = walker.body(node.body, frame)
-            walker.emit(_loop_statement(walker, loop, variables, body, dtype, at), at)
+            body, before, after = walker.body(node.body, frame), [], []
+            if loop.kind == "parallel":
+                extents = [_fixed(e, at) for e in loop.extents]
+                before, body, after = reducers.split(walker, variables, extents, body, at)
+            for statement in (*before, _loop_statement(walker, loop, variables, body, dtype, at), *after):
+                walker.emit(statement, at)
     finally:
         frame.loops.pop()
     for n, v in zip(names, variables, strict=True):
@@ -292,8 +303,12 @@ def _int(walker: Walker, value: Any, at: Loc | None) -> Expr:
     return e
 
 
+def _number(value: Any) -> int | None:
+    return int_value(value) if isinstance(value, Expr | int) else None
+
+
 def _fixed(value: Any, at: Loc | None) -> int:
-    number = int_value(value) if isinstance(value, Expr | int) else None
+    number = _number(value)
     if number is None or number < 0:
         raise TypeTileError(
             "TB226",
@@ -380,6 +395,35 @@ def thread_bound(walker: Walker, loop: LoopSpec, at: Loc) -> Any:
             fix=f"T.Kernel(..., threads={wanted})",
         )
     return resolve_thread_value(walker, ThreadValue(kind, dim), at)
+
+
+def _strided(
+    walker: Walker, node: ast.For, loop: LoopSpec, variables: tuple[Var, ...], frame: Frame, at: Loc
+) -> None:
+    """T.Parallel over extents that the run knows: the threads take iterations a block's worth at a time."""
+    extents = [_int(walker, e, at) for e in loop.extents]
+    total = extents[0]
+    for e in extents[1:]:
+        total = total * e
+    count = math.prod(walker.threads)
+    trip, lane = Var("turn", dtype=int32), Var("lane", dtype=int32)
+    rest: Expr = trip * count + lane
+    inside = rest < total
+    coordinates: list[Expr] = []
+    for e in reversed(extents[1:]):
+        coordinates.insert(0, rest % e)
+        rest = rest // e
+    walker.bodies.append([])
+    try:
+        for var, value in zip(variables, [rest, *coordinates], strict=True):
+            walker.emit(Bind(var, value), at)
+        walker.emit(walker.body(node.body, frame), at)
+    finally:
+        inner = seq(*walker.bodies.pop())
+    walker.emit(
+        For(trip, const(0), (total + (count - 1)) // count,
+            Parallel((lane,), (count,), If(inside, inner, loc=at), loc=at)), at,
+    )  # fmt: skip
 
 
 def _persistent(

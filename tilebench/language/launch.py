@@ -20,7 +20,9 @@ def Kernel(
             why="every target must run the program",
             fix="leave cluster_dims out",
         )
-    if not 1 <= len(blocks) <= 3:
+    if not blocks:
+        blocks = (1,)
+    if len(blocks) > 3:
         raise TargetError(
             "TB530",
             f"T.Kernel has {len(blocks)} grid axes",

@@ -108,6 +108,13 @@ class ThreadValue:
 
 
 @dataclass(frozen=True)
+class Deferred:
+    """What a spelling does with the front-end at hand: run(walker, place) gives the call's value."""
+
+    run: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
 class ThreadRange:
     """`with T.ws(0, 1):` the warp groups that run the body."""
 

@@ -308,6 +308,8 @@ def reinterpret(value: Any, dtype: Any, span: Any = None) -> Expr:
     del span
     if isinstance(value, str | DType):
         value, dtype = dtype, value
+    if dtype == "handle":  # a null handle, of T.attr
+        return value
     e, kind = as_expr(value), as_scalar(dtype)
     if e.dtype.bits != kind.bits:
         raise TypeTileError(

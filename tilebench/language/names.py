@@ -37,7 +37,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"access_ptr address_of ptr$ make_tensor handle buffer_var (ld|st)[gs]\d __ldg decl_buffer "
-        "match_buffer alloc_buffer allocate",
+        "match_buffer allocate",
         "there are no raw pointers: every access is checked",
         "index the buffer, or T.copy a slice of it",
     ),
@@ -57,12 +57,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "gather the window with T.Parallel and T.if_then_else into a shared tile, then T.gemm",
     ),
     (
-        "alloc_reducer reducer_ finalize_reducer",
-        "accumulation over threads is T.reduce_*",
-        "keep the terms in a fragment and T.reduce_sum them",
-    ),
-    (
-        "comm_reducer tvm_",
+        "tvm_",
         "this is a name of another compiler",
         "T.warp_reduce_sum(x), T.shfl_xor(x, 1), or T.reduce_sum over a fragment",
     ),

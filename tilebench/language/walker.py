@@ -20,6 +20,7 @@ from tilebench.language.launching import resolve_thread_value
 from tilebench.language.markers import (
     Annotation,
     ConstVar,
+    Deferred,
     EmptySpec,
     LaunchSpec,
     LoopSpec,
@@ -329,6 +330,8 @@ class Walker:
         if isinstance(value, Effect):
             self.emit_spelling(value.stmt, at, frame)
             return value.value
+        if isinstance(value, Deferred):
+            return value.run(self, at)
         if isinstance(value, Annotation):
             self.annotate(value, at)
             return None

@@ -1,0 +1,1 @@
+"""Emitters: the statements of a warp's product."""
