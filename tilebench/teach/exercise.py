@@ -27,9 +27,10 @@ class Exercise:
 
 def exercises() -> dict[str, Exercise]:
     """All exercises by name."""
-    from tilebench.teach import online_softmax
+    from tilebench.teach import fragments, online_softmax, tile_copy
 
-    return {e.name: e for module in (online_softmax,) for e in module.EXERCISES}
+    modules = (tile_copy, fragments, online_softmax)
+    return {e.name: e for module in modules for e in module.EXERCISES}
 
 
 def named(exercise: str) -> Exercise:

@@ -35,8 +35,13 @@ def read(path: Path) -> Any:
 
 
 def execute(book: Any, folder: Path, timeout: int = 300) -> Any:
-    """Execute all cells in `folder`, without storing widgets. Raises CellExecutionError of nbclient."""
+    """Execute all cells in `folder`, without storing widgets.
+
+    Raises CellExecutionError of nbclient, and ValueError with the text of a tile program's error.
+    """
     from nbclient import NotebookClient
+
+    from tilebench.kernel.demo import errors_in
 
     client = NotebookClient(
         book,
@@ -47,6 +52,9 @@ def execute(book: Any, folder: Path, timeout: int = 300) -> Any:
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute()
+    complaints = errors_in(book)
+    if complaints:
+        raise ValueError("\n\n".join(complaints))
     return book
 
 

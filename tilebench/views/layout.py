@@ -143,18 +143,20 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -
     held = holders(info)
     thread, register = as_grid(info, held.thread), as_grid(info, held.register)
     rows, columns = thread.shape
+    named, flat = rows <= 16 and columns <= 16, rows > 8  # flat: a cell has the height of one line of text
     ax.imshow(
         colours(info),
         interpolation="nearest",
-        aspect="auto" if rows * 4 < columns or columns * 4 < rows else "equal",
+        aspect="auto" if rows * 4 < columns or columns * 4 < rows or (named and flat) else "equal",
     )
     warp = thread // 32
     _borders(ax, warp)
-    if rows <= 16 and columns <= 16:
+    if named:
+        joint = ":" if flat else "\n"
         for i in range(rows):
             for j in range(columns):
                 if thread[i, j] >= 0:
-                    write(ax, j, i, f"T{thread[i, j]}\n{register[i, j]}", ha="center", fontsize=5)
+                    write(ax, j, i, f"T{thread[i, j]}{joint}{register[i, j]}", ha="center", fontsize=5)
     else:
         _warp_names(ax, warp)
     no_axes(ax)
