@@ -6,7 +6,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { Dialog, ICommandPalette, showErrorMessage } from '@jupyterlab/apputils';
 import { PageConfig, URLExt } from '@jupyterlab/coreutils';
 import { ILauncher } from '@jupyterlab/launcher';
-import { type Contents, ServerConnection } from '@jupyterlab/services';
+import type { Contents } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
@@ -32,11 +32,11 @@ interface INotebookContent {
 type Progress = { run: number; all: number } | null;
 
 /** A file that stands beside the bundle. */
-async function fetched<T>(name: string, settings: ServerConnection.ISettings): Promise<T> {
+async function fetched<T>(name: string): Promise<T> {
   const url = URLExt.join(PageConfig.getOption('fullLabextensionsUrl'), 'tilebench', 'tutorials', name);
-  const response = await ServerConnection.makeRequest(url, {}, settings);
+  const response = await fetch(url);
   if (!response.ok) {
-    throw new ServerConnection.ResponseError(response);
+    throw new Error(`${url}: ${response.status} ${response.statusText}`);
   }
   return (await response.json()) as T;
 }
@@ -55,7 +55,7 @@ async function progress(contents: Contents.IManager, all: ITutorial[]): Promise<
   const there = await copies(contents);
   for (const { file } of all) {
     if (there?.has(file)) {
-      const { content } = await contents.get(`${FOLDER}/${file}`, { type: 'notebook' });
+      const { content } = await contents.get(`${FOLDER}/${file}`, { type: 'notebook', content: true });
       const cells = (content as INotebookContent).cells.filter(cell => cell.cell_type === 'code');
       found.set(file, { run: cells.filter(cell => cell.execution_count).length, all: cells.length });
     }
@@ -115,11 +115,11 @@ async function chosen(app: JupyterFrontEnd, all: ITutorial[], trans: Translation
 
 /** Open the reader's copy, made now if there is none. */
 async function open(app: JupyterFrontEnd, tutorial: ITutorial): Promise<unknown> {
-  const { contents, serverSettings } = app.serviceManager;
+  const { contents } = app.serviceManager;
   const path = `${FOLDER}/${tutorial.file}`;
   const there = await copies(contents);
   if (!there?.has(tutorial.file)) {
-    const content = await fetched<INotebookContent>(tutorial.file, serverSettings);
+    const content = await fetched<INotebookContent>(tutorial.file);
     const kernelspec = { ...(await pythonKernel(app)), language: 'python' };
     content.metadata = { ...content.metadata, kernelspec };
     if (!there) {
@@ -175,7 +175,7 @@ export const tutorials: JupyterFrontEndPlugin<void> = {
       launcher?.add({ command: 'tilebench:tutorials', category: CATEGORY, rank: 2 });
     };
     // All else starts, and works, without them.
-    fetched<ITutorial[]>('index.json', app.serviceManager.serverSettings).then(offer, (error: unknown) =>
+    fetched<ITutorial[]>('index.json').then(offer, (error: unknown) =>
       console.warn('tilebench: no tutorials', error)
     );
   }

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{28(t,e,i){var n=i(29),r=i.n(n),a=i(30),b=(i.n(a))()(r());b.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
+"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{27(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
 .tilebench {
   --tb-ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #1b1f24));
   --tb-quiet: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #57606a));
@@ -277,7 +277,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 /* a narrow cell or side panel in a wide window: one column, nothing cut */
 .tilebench .tb-panel { container-type: inline-size; }
 @container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
-`,""]),i.d(e,{},{A:b})},31(t,e,i){var n=i(29),r=i.n(n),a=i(30),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
+`,""]),i.d(e,{},{A:b})},30(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
 .tilebench .tb-step .tb-status { height: 3.6em; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
 .tilebench .tb-step .tb-nav { gap: 4px; }
@@ -346,7 +346,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   .tilebench .tb-step .tb-read { height: auto; max-height: 240px; }
   .tilebench .tb-step .tb-run { margin-left: 0; padding-left: 0; border-left: 0; }
 }
-`,""]),i.d(e,{},{A:b})},32(t,e,i){var n=i(29),r=i.n(n),a=i(30),b=(i.n(a))()(r());b.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
+`,""]),i.d(e,{},{A:b})},31(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
 :root {
   --tb-lint-error: #c4001f;
   --tb-lint-warning: #8a5a00;
@@ -502,12 +502,19 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   max-width: 560px;
 }
 
-.tb-tutorial {
+/* The shell gives the buttons of its dialogs one line, centred: these have three. */
+.jp-Dialog .tb-tutorials button.tb-tutorial {
   display: grid;
   gap: 2px;
+  height: auto;
+  min-height: 0;
+  margin: 0;
   padding: 8px 12px;
   font: inherit;
+  line-height: 1.4;
+  letter-spacing: normal;
   text-align: left;
+  white-space: normal;
   color: var(--jp-ui-font-color1);
   background: var(--jp-layout-color1);
   border: 1px solid var(--jp-border-color1);
@@ -515,8 +522,8 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   cursor: pointer;
 }
 
-.tb-tutorial:hover,
-.tb-tutorial:focus-visible {
+.jp-Dialog .tb-tutorials button.tb-tutorial:hover,
+.jp-Dialog .tb-tutorials button.tb-tutorial:focus-visible {
   background: var(--tb-line-hover);
   outline: 2px solid var(--tb-mark);
 }
@@ -527,4 +534,4 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   color: var(--jp-ui-font-color1);
   opacity: 0.8;
 }
-`,""]),i.d(e,{},{A:b})},30(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,a){"string"==typeof t&&(t=[[null,t,void 0]]);var b={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(b[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&b[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},29(t){t.exports=function(t){return t[1]}},22(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},a=[],b=0;b<t.length;b++){var o=t[b],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=b,e.splice(b,0,{identifier:p,updater:h,references:1})}a.push(p)}return a}t.exports=function(t,r){var a=n(t=t||[],r=r||{});return function(t){t=t||[];for(var b=0;b<a.length;b++){var o=i(a[b]);e[o].references--}for(var l=n(t,r),c=0;c<a.length;c++){var p=i(a[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}a=l}}},24(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},26(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},25(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},23(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,a;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(a=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},27(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},21(t,e,i){var n=i(22),r=i.n(n),a=i(23),b=i.n(a),o=i(24),l=i.n(o),c=i(25),p=i.n(c),d=i(26),s=i.n(d),h=i(27),x=i.n(h),g=i(28),f={};f.styleTagTransform=x(),f.setAttributes=p(),f.insert=l().bind(null,"head"),f.domAPI=b(),f.insertStyleElement=s(),r()(g.A,f),g.A&&g.A.locals&&g.A.locals;var m=i(31),u={};u.styleTagTransform=x(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=b(),u.insertStyleElement=s(),r()(m.A,u),m.A&&m.A.locals&&m.A.locals;var v=i(32),w={};w.styleTagTransform=x(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=b(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
+`,""]),i.d(e,{},{A:b})},29(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,a){"string"==typeof t&&(t=[[null,t,void 0]]);var b={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(b[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&b[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},28(t){t.exports=function(t){return t[1]}},21(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},a=[],b=0;b<t.length;b++){var o=t[b],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=b,e.splice(b,0,{identifier:p,updater:h,references:1})}a.push(p)}return a}t.exports=function(t,r){var a=n(t=t||[],r=r||{});return function(t){t=t||[];for(var b=0;b<a.length;b++){var o=i(a[b]);e[o].references--}for(var l=n(t,r),c=0;c<a.length;c++){var p=i(a[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}a=l}}},23(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},25(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},24(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},22(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,a;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(a=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},26(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},20(t,e,i){var n=i(21),r=i.n(n),a=i(22),b=i.n(a),o=i(23),l=i.n(o),c=i(24),p=i.n(c),d=i(25),s=i.n(d),h=i(26),g=i.n(h),x=i(27),f={};f.styleTagTransform=g(),f.setAttributes=p(),f.insert=l().bind(null,"head"),f.domAPI=b(),f.insertStyleElement=s(),r()(x.A,f),x.A&&x.A.locals&&x.A.locals;var m=i(30),u={};u.styleTagTransform=g(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=b(),u.insertStyleElement=s(),r()(m.A,u),m.A&&m.A.locals&&m.A.locals;var v=i(31),w={};w.styleTagTransform=g(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=b(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
