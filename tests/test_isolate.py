@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tilebench.errors import LaunchError
-from tilebench.kernel.isolate import constants, pack, run_isolated, unpack
+from tilebench.kernel.isolate import constants, run_isolated
+from tilebench.kernel.raw import pack, unpack
 
 TEXT = """
 @T.prim_func

@@ -17,55 +17,15 @@ from typing import IO, Any, cast
 import numpy as np
 
 from tilebench.errors import LaunchError, Loc, Source, TileError
-from tilebench.ir.dtype import as_dtype
 from tilebench.kernel import args
-from tilebench.kernel.compiled import Kernel, torch_dtype
+from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.frames import read_frame, write_frame
+from tilebench.kernel.raw import bytes_tensor, pack
 from tilebench.kernel.session import Result, run
 from tilebench.profiling.benchmark import Times
 
 DEADLINE_S = 60.0
 """Seconds that a worker may take, its start and compile included, before it is ended."""
-
-
-def pack(values: Sequence[Any]) -> tuple[list[Any], list[bytes]]:
-    """Tensors as (dtype, shape) and bytes, scalars as they are."""
-    described: list[Any] = []
-    buffers: list[bytes] = []
-    for value in values:
-        if args.is_tensor(value):
-            host = (
-                value.detach().cpu().contiguous() if hasattr(value, "detach") else np.ascontiguousarray(value)
-            )
-            tensor = args.view(host, "argument")
-            described.append({"dtype": tensor.dtype.name, "shape": list(tensor.shape)})
-            buffers.append(tensor.array().tobytes())
-        else:
-            described.append(value)
-    return described, buffers
-
-
-def unpack(described: Sequence[Any], buffers: Sequence[bytes], device: str, numpy: bool = False) -> list[Any]:
-    """torch tensors (on `device`) and scalars from what `pack` made.
-
-    numpy: NumPy arrays where NumPy has the type, so that torch need not be there.
-    """
-
-    rest = iter(buffers)
-    values: list[Any] = []
-    for item in described:
-        if not isinstance(item, dict):
-            values.append(item)
-            continue
-        dtype = as_dtype(item["dtype"])
-        if numpy and dtype.storage_dtype == dtype.compute_dtype:
-            flat = np.frombuffer(bytearray(next(rest)), dtype.storage_dtype)
-            shape = cast("list[int]", item["shape"])
-            values.append(flat.reshape(shape))
-            continue
-        raw = _bytes_tensor(next(rest))
-        values.append(raw.view(torch_dtype(dtype.name)).reshape(item["shape"]).to(device))
-    return values
 
 
 def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
@@ -137,15 +97,7 @@ def _fill(value: Any, raw: bytes) -> None:
         array = cast("np.ndarray[Any, np.dtype[Any]]", value)
         array[...] = np.frombuffer(raw, array.dtype).reshape(array.shape)
         return
-    value.copy_(_bytes_tensor(raw).view(value.dtype).reshape(value.shape).to(value.device))
-
-
-def _bytes_tensor(raw: bytes) -> Any:
-    """A torch tensor of uint8 over a copy of the bytes."""
-    import torch
-
-    values: Any = np.frombuffer(bytearray(raw), np.uint8)
-    return torch.from_numpy(values)  # pyright: ignore[reportUnknownMemberType] # torch's own gap
+    value.copy_(bytes_tensor(raw).view(value.dtype).reshape(value.shape).to(value.device))
 
 
 def _ask(

@@ -8,7 +8,8 @@ from typing import Any
 
 from tilebench.errors import TileError
 from tilebench.kernel.frames import read_frame, write_frame
-from tilebench.kernel.isolate import describe, pack, unpack
+from tilebench.kernel.isolate import describe
+from tilebench.kernel.raw import pack, unpack
 from tilebench.profiling.benchmark import Times
 
 

@@ -13,8 +13,8 @@ from tilebench.errors import TileError
 from tilebench.kernel import args, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.decorator import JitFunction
-from tilebench.kernel.isolate import pack
 from tilebench.kernel.options import normalise
+from tilebench.kernel.raw import pack
 from tilebench.kernel.tune_inputs import get_autotune_inputs
 from tilebench.targets import Target
 from tilebench.tuning.bench import Rule, written

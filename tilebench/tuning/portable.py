@@ -7,6 +7,7 @@ says which name that is.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import functools
@@ -27,6 +28,7 @@ from tilebench.kernel.recall import TRUSTED, names_in
 from tilebench.language.parse import parse_module
 from tilebench.language.scope import node_of, outer_names, source_of
 
+FUTURE = __future__.annotations.compiler_flag
 Data = dict[str, Any]
 """Plain JSON data."""
 
@@ -129,6 +131,7 @@ class _Collector:
         self.sources: dict[str, tuple[Source, list[tuple[int, ast.FunctionDef]]]] = {}
         self.functions: dict[str, Any] = {}
         self.values: Data = {}
+        self.later: dict[str, bool] = {}
 
     def add(self, function: types.FunctionType, *, decorated: bool) -> None:
         """The function's text and what it names. decorated: keep the lines of its decorators."""
@@ -150,6 +153,14 @@ class _Collector:
         known = outer_names(function)
         for used in sorted(_used(function, node, decorated=decorated) & known.keys()):
             self._name(used, known[used])
+        later = bool(function.__code__.co_flags & FUTURE)
+        self.later.setdefault(source.name, later)
+        for used in sorted(_annotating(node) & known.keys() - self.values.keys() - self.functions.keys()):
+            try:
+                self._name(used, known[used])
+            except NotPortable:
+                if not later:  # else it stays text, and a worker that needs the value says so
+                    raise
 
     def _name(self, name: str, value: Any) -> None:
         inner = getattr(value, "function", value)  # a macro or program of the language, or a function
@@ -172,12 +183,18 @@ def _used(function: types.FunctionType, node: ast.FunctionDef, *, decorated: boo
     inside = set(names_in(function.__code__)) | set(function.__code__.co_freevars)
     outside: list[ast.AST] = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
     outside += node.decorator_list if decorated else []
+    return (loaded & inside) | {n.id for o in outside for n in ast.walk(o) if isinstance(n, ast.Name)}
+
+
+def _annotating(node: ast.FunctionDef) -> set[str]:
+    """Names in the annotations of the function and of those inside it."""
+    texts: list[ast.AST] = []
     for part in ast.walk(node):
         if isinstance(part, ast.arg) and part.annotation is not None:
-            outside.append(part.annotation)
+            texts.append(part.annotation)
         elif isinstance(part, ast.FunctionDef) and part.returns is not None:
-            outside.append(part.returns)
-    return (loaded & inside) | {n.id for o in outside for n in ast.walk(o) if isinstance(n, ast.Name)}
+            texts.append(part.returns)
+    return {n.id for t in texts for n in ast.walk(t) if isinstance(n, ast.Name)}
 
 
 def describe(function: Callable[..., Any]) -> Data:
@@ -186,14 +203,17 @@ def describe(function: Callable[..., Any]) -> Data:
         raise NotPortable(f"{type(function).__name__} is not a function with a text")
     collector = _Collector()
     collector.add(function, decorated=False)
-    texts = [[_kept(*entry), entry[0].first_line] for entry in collector.sources.values()]
+    texts = [
+        [_kept(*entry, later=collector.later[name]), entry[0].first_line]
+        for name, entry in collector.sources.items()
+    ]
     overlap = collector.values.keys() & collector.functions.keys()
     if overlap:
         raise NotPortable(f"{min(overlap)} has two values in the functions of the program")
     return {"name": function.__name__, "texts": texts, "values": collector.values}
 
 
-def _kept(source: Source, nodes: Iterable[tuple[int, ast.FunctionDef]]) -> str:
+def _kept(source: Source, nodes: Iterable[tuple[int, ast.FunctionDef]], *, later: bool) -> str:
     """The source with every line blank that belongs to none of the functions; those begin at column 0."""
     lines = source.text.splitlines()
     kept = [""] * len(lines)
@@ -203,6 +223,8 @@ def _kept(source: Source, nodes: Iterable[tuple[int, ast.FunctionDef]]) -> str:
             line = lines[number - shift]
             lead = len(line) - len(line.lstrip())
             kept[number - shift] = line[min(node.col_offset, lead) :]
+    if later and not kept[0]:
+        kept[0] = "from __future__ import annotations"
     return "\n".join(kept).rstrip() + "\n"
 
 

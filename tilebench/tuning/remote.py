@@ -13,6 +13,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from tilebench.errors import LaunchError
 from tilebench.kernel.frames import read_frame, write_frame
 
 
@@ -102,19 +103,25 @@ class Compilers:
             self._idle.put(worker)
         return answer.decode()
 
+    def take(self) -> Worker | None:
+        """An idle worker, which is the caller's from now on."""
+        with suppress(Empty):
+            return self._idle.get_nowait()
+        return None
+
     def close(self) -> None:
         """Compiles that have not begun are not made; the workers end."""
         self._closed = True
         self._threads.shutdown(wait=True, cancel_futures=True)
-        with suppress(Empty):
-            while True:
-                self._idle.get_nowait().close()
+        while (worker := self.take()) is not None:
+            worker.close()
 
 
 class Remote:
     """A Runner whose candidates live in a worker process.
 
-    setup: the header and buffers that a fresh worker gets first; requests and binaries: by candidate.
+    setup: the header and buffers that a fresh worker gets first; requests and answers (of `build`): by
+    candidate; spare: a worker that is there already.
     """
 
     def __init__(
@@ -123,21 +130,35 @@ class Remote:
         requests: Mapping[int, Mapping[str, Any]],
         answers: Mapping[int, str],
         deadline_s: float,
+        spare: Worker | None = None,
     ) -> None:
         self._setup, self._requests, self._answers = setup, requests, answers
         self._deadline_s = deadline_s
         self._loaded: list[int] = []
         self._worker: Worker | None = None
+        self._spare = spare
         self.restarts = -1
 
     def _ready(self) -> Worker:
         if self._worker is None:
-            self._worker, self.restarts = Worker(), self.restarts + 1
-            self._worker.ask(*self._setup, self._deadline_s)
-            for number in list(self._loaded):
-                reply = self._load(self._worker, number)
-                if reply:
-                    raise WorkerDied(f"a candidate that ran before fails in a new process: {reply}")
+            self._worker, self._spare = self._spare or Worker(), None
+            self.restarts += 1
+            try:
+                self._worker.ask(*self._setup, self._deadline_s)
+                for number in self._loaded:
+                    reply = self._load(self._worker, number)
+                    if reply:
+                        raise WorkerDied(
+                            f"a candidate that was right before is not in a new process: {reply}"
+                        )
+            except WorkerDied as error:
+                self.close()
+                raise LaunchError(
+                    "TB620",
+                    f"the tuner's worker cannot be started again: {error}",
+                    why="candidates run in a process of their own, and the last one brought it down",
+                    fix="what was measured so far is in the log, and is not measured again",
+                ) from None
         return self._worker
 
     def _load(self, worker: Worker, number: int) -> str:
@@ -179,6 +200,7 @@ class Remote:
 
     def close(self) -> None:
         """See Runner."""
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        for worker in (self._worker, self._spare):
+            if worker is not None:
+                worker.close()
+        self._worker = self._spare = None

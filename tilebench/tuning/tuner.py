@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tilebench.tuning.build import Compiled, build, facts, keep_binary, read_ans
 from tilebench.tuning.job import Job, expected_of, setup
 from tilebench.tuning.log import Log, config_key, key_of
 from tilebench.tuning.portable import Data, NotPortable
-from tilebench.tuning.remote import Compilers, Remote, WorkerDied
+from tilebench.tuning.remote import Compilers, Remote, Worker, WorkerDied
 from tilebench.tuning.result import Tuning
 from tilebench.tuning.search import Plan, Trial, search, winner
 from tilebench.tuning.space import Candidate, label
@@ -70,30 +70,40 @@ def tune(job: Job, candidates: Sequence[Candidate], options: Options, runner: Ru
         if done:
             progress.advance(done)
         missing = [i for i, t in enumerate(trials) if t.state == "untried"]
-        with _compiles(job, candidates, missing, portable, options, notes) as made:
+        with _compiles(job, candidates, missing, portable, options, notes) as (made, pool):
             compiled = _all(made, trials, progress, log, options)
+            for answer in compiled.values():
+                keep_binary(answer, job.target.arch or "")
+            absent = is_absent(job.target) and runner is None
+            spare = pool.take() if pool is not None and compiled and not absent else None
         order = sorted(compiled, key=lambda i: (compiled[i].order, i))
-        absent = is_absent(job.target) and runner is None
         if absent:
             notes.append(f"there is no GPU for {job.target} here: nothing was measured, the model chose")
             trials = [replace(t, reason="not measured") if i in compiled else t for i, t in enumerate(trials)]
             progress.advance(len(compiled))
         elif order:
-            own = runner or _runner(job, candidates, trials, compiled, portable, options, notes)
 
             def said(number: int, trial: Trial) -> None:
                 log.write(trial)
                 if number in compiled:
                     progress.advance(note=f"{label(trial.config)}: {trial.state}")
 
-            with closing(own):
-                trials = search(
-                    trials, order, own, options.plan, said, lambda t: progress.say(label(t.config)), start
-                )
+            def begun(trial: Trial) -> None:
+                progress.say(label(trial.config))
+
+            with _spared(spare):
+                own = runner or _runner(job, candidates, compiled, portable, options, notes, spare)
+                with closing(own):
+                    trials = search(trials, order, own, options.plan, said, begun, start)
     best = _predicted_best(trials) if absent else winner(trials)
     if best is None:
         raise _nothing(job, trials)
     return Tuning(tuple(trials), best, job.device, tuple(notes))
+
+
+def _spared(worker: Worker | None) -> AbstractContextManager[Any]:
+    """Ends the worker that was taken over from the compiles."""
+    return nullcontext() if worker is None else closing(worker)
 
 
 def _predicted_best(trials: Sequence[Trial]) -> int | None:
@@ -163,8 +173,10 @@ def _compiles(
     portable: Sequence[Data] | None,
     options: Options,
     notes: list[str],
-) -> Generator[dict[Any, int]]:
-    """A future of the answer's text for each candidate that is to be compiled, by its number."""
+) -> Generator[tuple[dict[Any, int], Compilers | None]]:
+    """A future of the answer's text for each candidate that is to be compiled, with its number; and the
+    workers that compile, where they are our own.
+    """
 
     def here(number: int) -> str:
         try:
@@ -174,13 +186,16 @@ def _compiles(
             return json.dumps({"reason": reason_of(error)})
 
     count = max(1, min(options.workers or os.cpu_count() or 1, len(missing)))
+    if not missing:
+        yield {}, None
+        return
     if portable is not None and options.executor is not None:
-        yield {options.executor.submit(build, json.dumps(portable[i])): i for i in missing}
+        yield {options.executor.submit(build, json.dumps(portable[i])): i for i in missing}, None
         return
     if portable is not None:
         pool = Compilers(count)
         try:
-            yield {pool.submit(json.dumps(portable[i]), options.timeout_s): i for i in missing}
+            yield {pool.submit(json.dumps(portable[i]), options.timeout_s): i for i in missing}, pool
         finally:
             pool.close()
         return
@@ -190,7 +205,7 @@ def _compiles(
     threads = own or options.executor
     assert threads is not None, "one of the two"
     try:
-        yield {threads.submit(here, i): i for i in missing}
+        yield {threads.submit(here, i): i for i in missing}, None
     finally:
         if own is not None:
             own.shutdown(wait=True, cancel_futures=True)
@@ -236,16 +251,14 @@ def _all(
 def _runner(
     job: Job,
     candidates: Sequence[Candidate],
-    trials: Sequence[Trial],
     compiled: Mapping[int, Compiled],
     portable: Sequence[Data] | None,
     options: Options,
     notes: list[str],
+    spare: Worker | None,
 ) -> Runner:
-    """A worker process for targets that can end one, else this process."""
+    """A worker process for targets that can end one (`spare`, or a new one), else this process."""
     first = min(compiled, key=lambda i: (compiled[i].order, i))
-    for number in compiled:
-        keep_binary(compiled[number], job.target.arch or "")
     kernel = job.kernel(candidates[first])
     inputs = job.inputs(kernel, options.supply_prog, options.supply_type)
     rule, expected = options.rule, None
@@ -267,7 +280,7 @@ def _runner(
         for i, c in compiled.items()
         if c.binary is not None
     }
-    return Remote(message, dict(enumerate(portable)), answers, options.timeout_s)
+    return Remote(message, dict(enumerate(portable)), answers, options.timeout_s, spare)
 
 
 def _binary(made: Compiled) -> list[str]:

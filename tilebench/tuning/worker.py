@@ -12,7 +12,7 @@ from typing import Any
 
 from tilebench import config
 from tilebench.kernel.frames import read_frame, write_frame
-from tilebench.kernel.isolate import unpack
+from tilebench.kernel.raw import unpack
 from tilebench.kernel.target import device_of
 from tilebench.targets import parse
 from tilebench.tuning.bench import Bench, Rule
