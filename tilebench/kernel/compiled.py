@@ -106,9 +106,25 @@ class Kernel:
         done = self._calls.run(values, stream)
         if done is not quick.UNUSUAL:
             return done
+        if self._stand_in is not None:
+            return self._stand_in(*values, stream=stream)
         full = self.complete(values)
         self._launch_checked(values, full, stream)
         return self._results(full)
+
+    @cached_property
+    def _stand_in(self) -> Kernel | None:
+        """What runs in place of a CUDA kernel where there is no GPU and the configuration names the CPU."""
+        from tilebench.config import current
+        from tilebench.kernel.target import gpu_arch, resolve
+
+        if self.target.kind != "cuda" or current().target in ("auto", "") or gpu_arch() is not None:
+            return None
+        target = resolve(None)
+        if target.kind not in ("cpu", "interp"):
+            return None
+        warnings.warn(f"{self.name} names {self.target}; without a GPU it runs on {target}", stacklevel=4)
+        return Kernel(self.prim, target)
 
     def _results(self, full: Sequence[Any]) -> Any:
         outputs = [full[i] for i in self.out_idx]
@@ -224,6 +240,8 @@ class Kernel:
 
     def bind(self, *values: Any) -> Callable[[], Any]:
         """A function of no arguments that launches with these tensors, checked once."""
+        if self._stand_in is not None:
+            return self._stand_in.bind(*values)
         full = self.complete(values)
         call = args.bind(self.prim, full, device_of(self.target), host_arrays=self._takes_arrays)
         result = self._results(full)

@@ -245,7 +245,7 @@ class JitFunction:
         try:
             bound = signature.bind(*values, **{k: v for k, v in named.items() if k in signature.parameters})
         except TypeError as error:
-            if not consts:
+            if not consts and (values or named or not _all_declared(signature)):
                 raise LaunchError(
                     "TB602", f"{self.function.__name__}(): {error}", fix=f"the parameters are {signature}"
                 ) from None
@@ -269,6 +269,17 @@ class JitFunction:
             parse_eager, self.function, arguments, **({"consts": consts} if consts else {})
         )
         return arguments, parse, consts, tensors
+
+
+def _all_declared(signature: inspect.Signature) -> bool:
+    """Whether every parameter without a default is a tensor declared in full: no call has to tell more."""
+    from tilebench.language.markers import TensorType
+
+    needed = [p for p in signature.parameters.values() if p.default is inspect.Parameter.empty]
+    return all(
+        isinstance(p.annotation, TensorType) and all(isinstance(n, int) for n in p.annotation.shape)
+        for p in needed
+    )
 
 
 def par_compile(

@@ -389,9 +389,17 @@ def is_factory(function: Callable[..., Any]) -> bool:
     nested = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and n is not node]
     if any(_names(d) & {"prim_func"} for n in nested for d in n.decorator_list):
         return True
+    if any(
+        isinstance(n, ast.AnnAssign) and n.value is None and _names(n.annotation) & _DECLARED
+        for n in node.body
+    ):
+        return False  # it declares its tensors, so it is a program, whose launch may be in a macro
     return not is_tile_program(function) and any(
         isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node)
     )
+
+
+_DECLARED = {"Tensor", "StridedTensor", "Buffer"}
 
 
 def _names(node: ast.expr) -> set[str]:

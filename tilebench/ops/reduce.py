@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from tilebench.errors import TypeTileError, nearest
 from tilebench.ir.dtype import DType, bool_, float32, round_to
-from tilebench.ir.expr import Expr, binary, call, const, select, to_bool
+from tilebench.ir.expr import Expr, Load, binary, call, const, select, to_bool
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt, whole
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, ReduceKind, as_region, register
@@ -369,7 +369,21 @@ def reduce_bitxor(
     return _reduce("bitxor", buffer, out, dim, clear)
 
 
-def _logical(kind: ReduceKind, buffer: Any) -> Effect:
+MAX_LOADED = 256
+"""Elements of a global tensor that any_of and all_of load one by one."""
+
+
+def _loaded(kind: ReduceKind, source: Region) -> Expr:
+    """The condition over a slice of a global tensor, which every thread loads for itself."""
+    found: Any = None
+    for index in np.ndindex(*source.extents):
+        place = tuple(o + i for o, i in zip(source.offsets, index, strict=True))
+        item = to_bool(Load(source.buffer, place, dtype=source.dtype))
+        found = item if found is None else binary("or" if kind == "any" else "and", found, item)
+    return cast("Expr", found)
+
+
+def _logical(kind: ReduceKind, buffer: Any) -> Effect | Expr:
     source = as_region(buffer, "the buffer")
     wide = [d for d, e in enumerate(source.shape) if e != 1]
     if len(wide) > 1:
@@ -379,17 +393,19 @@ def _logical(kind: ReduceKind, buffer: Any) -> Effect:
             fix=f"fold rows first: T.reduce({source.buffer.name}, rows, '{kind}', dim=-1, clear=True), "
             f"then T.{kind}_of(rows)",
         )
+    if source.buffer.scope == "global" and element_count(source) <= MAX_LOADED:
+        return _loaded(kind, source)
     result = Buffer(f"{kind}_of_{source.buffer.name}", (const(1),), bool_, "var")
     dim = wide[0] if wide else len(source.shape) - 1
     return Effect(Reduce(kind, source, whole(result), dim), result[0])
 
 
-def any_of(buffer: Buffer | Region) -> Effect:
+def any_of(buffer: Buffer | Region) -> Effect | Expr:
     """Whether an element of the (one-dimensional) tile is true or not zero."""
     return _logical("any", buffer)
 
 
-def all_of(buffer: Buffer | Region) -> Effect:
+def all_of(buffer: Buffer | Region) -> Effect | Expr:
     """Whether every element of the (one-dimensional) tile is true or not zero."""
     return _logical("all", buffer)
 
