@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 TABLE = Path(__file__).with_name("h200.json")
+LONGEST = 2.5
+"""Ratio at which a bar is cut, its number beside it: some peers do not serve a case at all."""
 PEERS = ("cuBLAS", "cuBLASLt", "cuDNN", "FA2", "Triton", "inductor", "copy", "reference")
 
 
@@ -30,11 +32,20 @@ def ratios(table: Mapping[str, Any]) -> Any:
     rows = [(name, row) for name, row in table["rows"].items() if row.get("means")]
     figure, axes = plt.subplots(figsize=(9, 1.2 + 0.42 * max(1, len(rows))), layout="constrained")
     shown = [p for p in PEERS if any(p in row["means"] for _, row in rows)]
-    height = 0.8 / max(1, len(shown))
-    for k, peer in enumerate(shown):
-        at = [i + k * height for i, (_, row) in enumerate(rows) if peer in row["means"]]
-        axes.barh(at, [row["means"][peer] for _, row in rows if peer in row["means"]], height, label=peer)
+    colours = {peer: f"C{k}" for k, peer in enumerate(shown)}
+    for i, (_, row) in enumerate(rows):
+        here = [p for p in shown if p in row["means"]]
+        height = 0.8 / max(4, len(here))
+        for k, peer in enumerate(here):
+            ratio = row["means"][peer]
+            place = i + 0.4 + (k - (len(here) - 1) / 2) * height
+            axes.barh(place, min(ratio, LONGEST), height, color=colours[peer])
+            if ratio > LONGEST:
+                axes.text(LONGEST, place, f" {ratio:.0f}", va="center", fontsize=7)
+    for peer in shown:
+        axes.barh(0, 0, color=colours[peer], label=peer)
     axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlim(0, LONGEST * 1.08)
     axes.set_yticks([i + 0.4 for i in range(len(rows))], [name for name, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel("time of the peer / our time (higher is better)")
@@ -56,7 +67,7 @@ def rates(table: Mapping[str, Any], row: str) -> Any:
         middle = [found[i][1]["work"] / found[i][1]["ms"][name][0] for i in at]
         low = [m - found[i][1]["work"] / found[i][1]["ms"][name][2] for i, m in zip(at, middle, strict=True)]
         high = [found[i][1]["work"] / found[i][1]["ms"][name][1] - m for i, m in zip(at, middle, strict=True)]
-        style = "o-" if name == "ours" else "s--"
+        style = "o" if name == "ours" else "s"
         axes.errorbar(at, middle, yerr=(low, high), fmt=style, capsize=2, markersize=4, label=name)
     axes.set_xticks(range(len(found)), [label for label, _ in found], rotation=30, ha="right", fontsize=7)
     axes.set_ylabel(found[0][1]["unit"] if found else "")
