@@ -33,6 +33,7 @@ _LAZY = {
     "Profiler": "tilebench.kernel.profiler",
     "TensorSupplyType": "tilebench.kernel.profiler",
     "cdiv": "tilebench.math",
+    "compat": "tilebench.language.compat",
     "next_power_of_2": "tilebench.math",
     "disable_cache": "tilebench.cache",
     "enable_cache": "tilebench.cache",

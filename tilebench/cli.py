@@ -1,4 +1,4 @@
-"""The command line: `tilebench report FILE.py::kernel`, `doctor`, `device`, `demo`."""
+"""The command line: `tilebench report FILE.py::kernel`, `doctor`, `device`, `compat`, `demo`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tilebench.errors import TileError, nearest
 
-COMMANDS = ("report", "doctor", "device", "demo")
+COMMANDS = ("report", "doctor", "device", "compat", "demo")
 PRINT = Path("-")
 
 
@@ -45,11 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.add_argument("--no-run", dest="launch", action="store_false", help="compile only")
     commands.add_parser("doctor", help="what is here, what is missing, what that costs")
     commands.add_parser("device", help="the GPUs and the CPU of this machine")
+    names = commands.add_parser("compat", help="what becomes of TileLang's names here, and why")
+    names.add_argument("names", nargs="+", metavar="T.NAME")
     demo = commands.add_parser("demo", help="execute the showcase notebook and print its table")
     demo.add_argument("--notebook", type=Path, default=Path("notebooks/flash_attention.ipynb"))
     demo.add_argument("--html", type=Path, default=Path("build/flash_attention.html"))
     options = parser.parse_args(arguments)
-    table = {"report": _report, "doctor": _doctor, "device": _device, "demo": _demo}
+    table = {"report": _report, "doctor": _doctor, "device": _device, "compat": _compat, "demo": _demo}
     try:
         return table[options.command](options)
     except TileError as error:
@@ -134,6 +136,14 @@ def _doctor(options: argparse.Namespace) -> int:
     del options
     print(doctor_text())
     return 0
+
+
+def _compat(options: argparse.Namespace) -> int:
+    from tilebench.language.compat import compat
+
+    verdicts = [compat(name) for name in options.names]
+    print("\n".join(str(v) for v in verdicts))
+    return 0 if all(v.status not in ("refused", "unknown") for v in verdicts) else 1
 
 
 def _device(options: argparse.Namespace) -> int:

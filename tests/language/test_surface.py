@@ -1,4 +1,4 @@
-"""Forms of programs: declared tensors, launches in macros, conditions over global slices, a launch of one block."""
+"""Forms of programs: declared tensors, launches in macros, conditions over global slices, one block."""
 
 from typing import Any
 

@@ -74,13 +74,22 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 )
 
 
+def refusal(name: str) -> tuple[str, str] | None:
+    """Why a known name is refused, and what to write instead; None for any other."""
+    for pattern, why, fix in _REFUSED:
+        if any(re.match(p, name) for p in pattern.split()):
+            return why, fix
+    return None
+
+
 def unknown_spelling(name: str, module: str, at: Loc | None) -> SyntaxTileError:
     """The error for `T.name`: TB121 for a known one that is refused, else TB120 with the nearest."""
     import tilebench.language as language
 
-    for pattern, why, fix in _REFUSED:
-        if any(re.match(p, name) for p in pattern.split()):
-            return SyntaxTileError("TB121", f"{module}.{name} is not offered", at=at, why=why, fix=fix)
+    refused = refusal(name)
+    if refused is not None:
+        why, fix = refused
+        return SyntaxTileError("TB121", f"{module}.{name} is not offered", at=at, why=why, fix=fix)
     close = nearest(name, language.__all__)
     return SyntaxTileError(
         "TB120",

@@ -1,0 +1,93 @@
+"""What becomes of a name of TileLang's here: supported, translated, accepted, refused or unknown, and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tilebench.errors import nearest
+
+Status = Literal["supported", "translated", "accepted", "refused", "unknown"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """status of a name, why, and what to write instead where it is refused."""
+
+    name: str
+    status: Status
+    why: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.status}: {self.why}"
+        return f"{text}; instead: {self.fix}" if self.fix else text
+
+
+_TRANSLATED = {
+    "alloc_reducer": "a fragment; T.Parallel loops that fold into it fill a fragment of terms, then T.reduce",
+    "finalize_reducer": "the folds are finished where they stand; copies to dst",
+    "reducer_init": "T.fill with the value that folding leaves as it is",
+    "reducer_update": "a fold into one element",
+    "tvm_thread_allreduce": "an exchange through shared memory over an axis of the threads",
+    "comm_reducer": "how T.tvm_thread_allreduce folds",
+    "attr": "the scope of T.comm_reducer; other attributes change no value",
+    "alloc_buffer": "T.alloc_shared, T.alloc_fragment or T.alloc_local, by its scope",
+    "inline": "the same as T.macro",
+    "symbolic": "T.dynamic",
+    "Buffer": "T.Tensor",
+    "WarpSpecialize": "T.ws",
+    "atomic_addx2": "additions of the elements",
+    "atomic_addx4": "additions of the elements",
+    "ieee_add": "arithmetic to nearest, moved to its neighbour for the other roundings; all ieee_* are",
+}
+_ACCEPTED = {
+    "annotate_l2_hit_ratio": "a hint that changes no value",
+    "annotate_restrict_buffers": "tensors never overlap here",
+    "disable_warp_group_reg_alloc": "a hint that changes no value",
+    "no_set_max_nreg": "a hint that changes no value",
+    "assume": "a promise that changes no value",
+    "evaluate": "a call for its effect, as a statement",
+}
+
+
+def compat(name: str) -> Verdict:
+    """The verdict on a name: `T.copy`, `tilelang.autotune`, `PassConfigKey.TL_ENABLE_FAST_MATH`, or bare."""
+    plain = re.sub(r"^(T|tl|tilelang|tilebench|language|PassConfigKey)\.", "", name.strip())
+    plain = re.sub(r"^(language|PassConfigKey)\.", "", plain)
+    if plain.startswith("TL_"):
+        return _pass_config(name, plain)
+    import tilebench
+    import tilebench.language as language
+    from tilebench.language.names import refusal
+
+    top_level = name.strip().startswith(("tilelang.", "tilebench.", "tl.")) and ".language." not in name
+    if top_level and not hasattr(language, plain):
+        try:
+            getattr(tilebench, plain.split(".")[0])
+        except AttributeError:
+            return Verdict(name, "unknown", f"tilebench has no such name{nearest(plain, dir(tilebench))}")
+        return Verdict(name, "supported", f"tilebench.{plain}")
+    if plain in _TRANSLATED:
+        return Verdict(name, "translated", _TRANSLATED[plain])
+    if plain in _ACCEPTED:
+        return Verdict(name, "accepted", _ACCEPTED[plain])
+    if hasattr(language, plain):
+        doc = (getattr(language, plain).__doc__ or "").strip().partition("\n")[0]
+        return Verdict(name, "supported", doc or "part of the language")
+    refused = refusal(plain)
+    if refused is not None:
+        return Verdict(name, "refused", *refused)
+    return Verdict(name, "unknown", f"the language has no such name{nearest(plain, language.__all__)}")
+
+
+def _pass_config(name: str, key: str) -> Verdict:
+    from importlib import import_module
+
+    options = import_module("tilebench.kernel.options")  # a layer above: asked for when a user asks
+    if key not in options.PassConfigKey.__members__:
+        return Verdict(name, "accepted", "an unknown key: it changes nothing, and one warning says so")
+    if options.PassConfigKey[key] in options.ACTING:
+        return Verdict(name, "supported", "changes what is compiled")
+    return Verdict(name, "accepted", "has no effect here, and one warning says so")
