@@ -455,3 +455,17 @@ def test_threads_launch_with_their_own_arguments(device_scale: Kernel) -> None:
     assert len(api.launches) == 161
     for _, (first, _, seed, last, n) in api.launches[1:]:
         assert (first, last, n) == (mine[seed][0].data_ptr(), mine[seed][1].data_ptr(), 6)
+
+
+def test_a_kernel_that_was_run_without_its_output_can_be_called_without_it() -> None:
+    text = """\
+@T.prim_func
+def doubled(X: T.Tensor((32,), "float32"), Y: T.Tensor((32,), "float32")):
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.Parallel(32):
+            Y[i] = X[i] * 2
+"""
+    x = torch.arange(32, dtype=torch.float32)
+    kernel = tilebench.run(text, args=(x,), target="cpu").kernel
+    for _ in range(2):
+        assert kernel(x).equal(x * 2)

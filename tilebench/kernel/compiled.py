@@ -98,6 +98,11 @@ class Kernel:
 
     # -------------------------------------------------------------- calling
 
+    def return_outputs(self, positions: tuple[int, ...]) -> None:
+        """From now on a call allocates the parameters at these positions and returns them."""
+        self.prim = replace(self.prim, out_idx=positions)
+        self._calls = quick.Calls(self.prim)
+
     def __call__(self, *values: Any, stream: int | None = None) -> Any:
         """Run it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from tilebench.errors import LaunchError, Source, SyntaxTileError, nearest
@@ -156,7 +156,7 @@ def complete(kernel: Kernel, inputs: Sequence[Any]) -> list[Any]:
         return kernel.complete(inputs)
     written = tuple(i for i, p in enumerate(params) if p.role == "out")
     if len(inputs) == len(params) - len(written):
-        kernel.prim = replace(kernel.prim, out_idx=written)
+        kernel.return_outputs(written)
     return kernel.complete(inputs)
 
 
