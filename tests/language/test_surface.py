@@ -93,3 +93,30 @@ def test_a_view_of_another_size_is_refused() -> None:
     with pytest.raises(AssertionError) as found:
         tilebench.compile(kernel, target="interp")
     assert isinstance(found.value, TypeTileError)
+
+
+def test_a_pointer_gets_its_shape_in_the_program() -> None:
+    @tilebench.jit(target="interp")
+    def program(A: T.ptr, B: T.ptr, n: int, dtype: T.dtype):
+        A = T.make_tensor(A, (n,), dtype)
+        B = T.make_tensor(B, (n,), dtype)
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i] * 2.0
+
+    a, b = np.arange(6, dtype="float32"), np.empty(6, "float32")
+    program(a, b, 6, T.float32)
+    np.testing.assert_array_equal(b, a * 2)
+    assert len(program.par_compile([{"A": T.ptr(), "B": T.ptr(), "n": 4, "dtype": T.float32}])) == 1
+
+
+def test_an_address_from_memory_is_refused_where_it_stands() -> None:
+    @T.prim_func
+    def kernel(table: T.Tensor((2,), T.ptr), B: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.make_tensor(table[0], (8,), "float32")
+            T.copy(a, B)
+
+    with pytest.raises(TypeTileError, match="make_tensor") as found:
+        tilebench.compile(kernel, target="interp")
+    assert found.value.at is not None

@@ -9,7 +9,16 @@ from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, as_expr, int_value
 from tilebench.ir.tile import Buffer, Scope
 from tilebench.language.dtypes import dtype as as_scalar
-from tilebench.language.markers import ConstVar, EmptySpec, Storage, TensorType, VarSpec
+from tilebench.language.markers import (
+    Address,
+    ConstVar,
+    Deferred,
+    EmptySpec,
+    Pointer,
+    Storage,
+    TensorType,
+    VarSpec,
+)
 
 
 def as_shape(shape: Any) -> tuple[Any, ...]:
@@ -78,7 +87,7 @@ def _declared(shape: Any, dtype: Any, strides: Any, scope: str) -> TensorType:
             why="each dimension has one stride",
             fix="give a stride, in elements, for each dimension",
         )
-    return TensorType(sizes, as_scalar(dtype), steps, scope)
+    return TensorType(sizes, as_scalar("int64" if isinstance(dtype, Pointer) else dtype), steps, scope)
 
 
 Tensor = _TensorSpelling()
@@ -169,6 +178,34 @@ def empty(*shape: Any, dtype: Any = "float32") -> EmptySpec:
     elif len(sizes) > 1 and not isinstance(sizes[-1], int | Expr | ConstVar):
         dtype = sizes.pop()
     return EmptySpec(as_shape(sizes), as_scalar(dtype))
+
+
+ptr = Pointer()
+
+
+def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> Any:
+    """The tensor behind a parameter that is declared T.ptr: `A = T.make_tensor(A, (M, N), dtype)`.
+
+    The call takes a tensor of that shape. Raises TypeTileError TB205 for an address that comes from memory.
+    """
+    if not isinstance(ptr, Address):
+        raise TypeTileError(
+            "TB205",
+            f"make_tensor of a {type(ptr).__name__}",
+            why="every access is checked against a tensor that the call was given; an address has no extents",
+            fix="pass the tensors as parameters, or as slices of one tensor",
+        )
+    kind = _declared(shape, dtype, strides, "global")
+
+    def run(walker: Any, at: Any) -> Buffer:
+        from tilebench.language.tensors import as_buffer
+
+        shape = tuple(walker.evaluate.read(s) for s in kind.shape)
+        made = as_buffer(ptr.name, TensorType(shape, kind.dtype, kind.strides, kind.scope), at)
+        walker.parameters[ptr.name] = made
+        return made
+
+    return Deferred(run)
 
 
 def const(name: str, dtype: Any = "int32") -> Any:

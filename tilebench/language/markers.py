@@ -107,6 +107,25 @@ class ThreadValue:
     dim: int = 0
 
 
+class Pointer:
+    """`T.ptr` as an annotation: a tensor whose shape the program gives, by T.make_tensor."""
+
+    def __call__(self, dtype: Any = None, storage_scope: str = "global") -> Pointer:
+        """`T.ptr()`: the same; stands for a tensor when an eager function is compiled without one."""
+        del dtype, storage_scope
+        return self
+
+    def __repr__(self) -> str:
+        return "T.ptr"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A parameter declared T.ptr, until T.make_tensor gives it a shape."""
+
+    name: str
+
+
 @dataclass(frozen=True)
 class Deferred:
     """What a spelling does with the front-end at hand: run(walker, place) gives the call's value."""

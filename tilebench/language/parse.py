@@ -14,7 +14,7 @@ from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import seq, variables
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
-from tilebench.language.markers import PrimFunc, TensorType
+from tilebench.language.markers import Address, Pointer, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, foreseen_constants, undeclared
 from tilebench.language.walker import Handler, Returned, Walker
@@ -72,6 +72,9 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
             case DType():
                 frame.names[name] = walker.parameters[name] = Var(name, dtype=annotation, loc=place)
                 order.append(name)
+            case Pointer():
+                frame.names[name] = Address(name)
+                order.append(name)
             case _ if name in defaults:
                 frame.names[name] = defaults[name]
             case Buffer():
@@ -111,6 +114,9 @@ def parse_eager(
         annotation = _annotation(walker, plain, argument, frame) if argument.annotation is not None else None
         if isinstance(annotation, TensorType):
             frame.names[name] = walker.parameters[name] = bind_spec(walker, name, annotation, place)
+            order.append(name)
+        elif isinstance(annotation, Pointer) or isinstance(value, Pointer):
+            frame.names[name] = Address(name)
             order.append(name)
         elif isinstance(value, TensorSpec) or name not in arguments:
             order.append(name)
