@@ -23,7 +23,7 @@ from typing import Literal
 
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const, unary
-from tilebench.ir.rewrite import rebuild, seq, substitute, variables, walk
+from tilebench.ir.rewrite import rebuild, seq, substitute, transform, variables, walk
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.tile import (
     Acquire,
@@ -297,7 +297,9 @@ class _Handover:
         if start is not None and stop is not None:
             stages = max(1, min(stages, stop - start))
         rings, rest, production = self.channels(parts, stages)
-        overlap, why = self.overlap(rest, rings) if not self.configs.get(NO_OVERLAP, False) else ("", "")
+        # With one version the next tile cannot come before the product that reads the last one is over.
+        may = loop.num_stages >= 2 and not self.configs.get(NO_OVERLAP, False)
+        overlap, why = self.overlap(rest, rings) if may else ("", "")
         if table is not None:
             rest = [p for p in table.arrange(parts) if p in rest] if overlap != "trailing" else rest
         names = ", ".join(r.channel.name for r in rings)
@@ -351,7 +353,13 @@ class _Handover:
             order = _Order(parts, last)
             first = products[0]
             own = {b for r in rings if r.first is last and r.last is last for b in r.channel.buffers}
-            if last.b.buffer in own and first in order.ahead and not fragments_of(first) & fragments_of(last):
+            named = {p.var for p in parts if isinstance(p, Bind)} & variables(last)
+            if (
+                last.b.buffer in own
+                and first in order.ahead
+                and not named
+                and not fragments_of(first) & fragments_of(last)
+            ):
                 a, b = first.c.buffer.name, last.c.buffer.name
                 return "trailing", f"; the product into {b} trails by an iteration, under the work on {a}"
         return "", ""
@@ -371,8 +379,12 @@ class _Handover:
         own = [r for r in rings if r.last is last]
         mine = [dataclasses.replace(r, first=before, last=before) for r in own]
         others = [r for r in rings if r.last is not last]
-        first_parts = [self.shifted(p, k, loop.start) for p in (*order.ahead, *order.behind)]
-        renamed = dict(zip(map(id, (*order.ahead, *order.behind)), first_parts, strict=True))
+        ordered = (*order.ahead, *order.behind)
+        names = {
+            n.var: Var(n.var.name, dtype=n.var.dtype) for p in ordered for n in walk(p) if isinstance(n, Bind)
+        }
+        first_parts = [self.shifted(p, k, loop.start, names) for p in ordered]
+        renamed = dict(zip(map(id, ordered), first_parts, strict=True))
         first_rings = [
             dataclasses.replace(r, first=renamed[id(r.first)], last=renamed[id(r.last)]) for r in others
         ]
@@ -385,17 +397,19 @@ class _Handover:
         tail = self.consumed([end], closing, True, _Order([end]))
         some = binary("lt", loop.start, loop.stop)
         produced_first = [
-            Produce(r.channel, tuple(self.shifted(c, k, loop.start) for c in r.copies)) for r in rings
+            Produce(r.channel, tuple(self.shifted(c, k, loop.start, names) for c in r.copies)) for r in rings
         ]
-        produced = [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in rings]
-        steady_loop = For(k, loop.start + 1, loop.stop, seq(*produced, *body), loc=loc)
-        whole = seq(*produced_first, *head, steady_loop, *tail)
+        steady_loop = For(k, loop.start + 1, loop.stop, seq(*in_front(production.produced(), body)), loc=loc)
+        whole = seq(*in_front(produced_first, head), steady_loop, *tail)
         whole = whole if is_const(some, True) else If(some, whole, loc=loc)
         return self.versioned(rings, [whole])
 
-    def shifted(self, p: Stmt, k: Var, by: Expr) -> Stmt:
-        """A copy of a statement for another iteration."""
-        new = substitute(p, {k: by}) if k in variables(p) else dataclasses.replace(p)
+    def shifted(self, p: Stmt, k: Var, by: Expr, names: Mapping[Var, Var] | None = None) -> Stmt:
+        """A copy of a statement for another iteration. names: new ones for those that it binds or uses."""
+        values: dict[Var, Expr] = {k: by, **(names or {})}
+        new = substitute(p, values) if variables(p) & values.keys() else dataclasses.replace(p)
+        if names:
+            new = transform(new, lambda n: _renamed(n, names))
         if isinstance(p, TileOp) and p in self.instructions:
             assert isinstance(new, TileOp)
             self.instructions = {**self.instructions, new: self.instructions[p]}
@@ -439,17 +453,25 @@ class _Production:
     rings: tuple[_Ring, ...]
     rest: tuple[Stmt, ...]
 
+    def produced(self) -> list[Stmt]:
+        """The producer's part."""
+        return [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in self.rings]
+
     def at(self, body: list[Stmt]) -> list[Stmt]:
-        """The body with the producer's part in front: names that the copies need first."""
-        names = [s for s in body if isinstance(s, Bind)]
-        others = [s for s in body if not isinstance(s, Bind)]
-        produced = [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in self.rings]
-        needed = {v for p in produced for v in variables(p)}
-        early = [s for s in names if s.var in needed]
-        if not early:
-            return [*produced, *body]
-        kept = _closure(names, needed)
-        return [*kept, *produced, *(s for s in body if not any(s is x for x in kept))] if others else body
+        """The body with the producer's part in front."""
+        return in_front(self.produced(), body)
+
+
+def in_front(produced: Sequence[Stmt], body: list[Stmt]) -> list[Stmt]:
+    """What the producer does, then the body; before both the names of the body that the copies need."""
+    names = [s for s in body if isinstance(s, Bind)]
+    kept = _closure(names, {v for p in produced for v in variables(p)})
+    return [*kept, *produced, *(s for s in body if not any(s is x for x in kept))]
+
+
+def _renamed(n: object, names: Mapping[Var, Var]) -> Bind | None:
+    """A Bind under its new name."""
+    return dataclasses.replace(n, var=names[n.var]) if isinstance(n, Bind) and n.var in names else None
 
 
 def _closure(names: Sequence[Bind], needed: set[Var]) -> list[Bind]:
