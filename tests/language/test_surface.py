@@ -120,3 +120,31 @@ def test_an_address_from_memory_is_refused_where_it_stands() -> None:
     with pytest.raises(TypeTileError, match="make_tensor") as found:
         tilebench.compile(kernel, target="interp")
     assert found.value.at is not None
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu"])
+def test_parallel_loops_directly_inside_each_other_are_one(target: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(16):
+                for j in T.Parallel(8):
+                    for k in T.Parallel(2):
+                        B[i * 16 + j * 2 + k] = A[i * 16 + j * 2 + k] + 1.0
+
+    a, b = np.arange(256, dtype="float32"), np.empty(256, "float32")
+    tilebench.compile(kernel, target=target)(a, b)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+def test_parallel_loops_with_more_between_them_are_refused() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(8):
+                A[i] = 0.0
+                for j in T.Parallel(8):
+                    A[i * 8 + j] = 1.0
+
+    with pytest.raises(ValueError, match="inside T"):
+        tilebench.compile(kernel, target="interp")

@@ -8,11 +8,24 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, cast
 
-from tilebench.errors import Loc, SyntaxTileError, TypeTileError
+from tilebench.errors import Loc, SyncError, SyntaxTileError, TypeTileError
 from tilebench.ir.dtype import DType, int32, int64
 from tilebench.ir.expr import Expr, Var, as_expr, binary, const, int_value, to_bool, unary
-from tilebench.ir.rewrite import seq
-from tilebench.ir.tile import Bind, Break, Buffer, Continue, For, If, Parallel, Pipelined, Region, Stmt, While
+from tilebench.ir.rewrite import seq, walk
+from tilebench.ir.tile import (
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    For,
+    If,
+    Parallel,
+    Pipelined,
+    Region,
+    Seq,
+    Stmt,
+    While,
+)
 from tilebench.language import reducers
 from tilebench.language.launching import enter_launch, resolve_thread_value, thread_range
 from tilebench.language.markers import LaunchSpec, LoopSpec, ThreadRange, ThreadValue
@@ -322,6 +335,10 @@ def _fixed(value: Any, at: Loc | None) -> int:
     return number
 
 
+class NestedError(SyncError, ValueError):
+    """A T.Parallel inside another that is not one loop with it."""
+
+
 def _loop_statement(
     walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], body: Stmt, dtype: DType, at: Loc | None
 ) -> Stmt:
@@ -332,10 +349,25 @@ def _loop_statement(
 
     match loop.kind:
         case "parallel":
-            width = options.get("coalesced_width")
-            return Parallel(
-                variables, tuple(_fixed(e, at) for e in loop.extents), body, width, options.get("layout")
-            )
+            width, layout = options.get("coalesced_width"), options.get("layout")
+            extents = tuple(_fixed(e, at) for e in loop.extents)
+            only = body.body[0] if isinstance(body, Seq) and len(body.body) == 1 else body
+            if (
+                isinstance(only, Parallel) and layout is None and only.layout is None
+            ):  # one loop, spelled as two
+                extents, variables = extents + only.extents, variables + only.vars
+                width, body = width or only.coalesced_width, only.body
+            inner = next((n for n in walk(body) if isinstance(n, Parallel)), None)
+            if inner is not None:
+                raise NestedError(
+                    "TB412",
+                    "a T.Parallel inside T.Parallel, with other statements around it",
+                    at=inner.loc or at,
+                    why="the iterations of a loop are spread over the threads once",
+                    fix="make it T.serial or T.vectorized, or one loop: for i, j in T.Parallel(m, n)",
+                    notes=[(at, "this T.Parallel is around it")],
+                )
+            return Parallel(variables, extents, body, width, layout)
         case "grid":
             for var, extent in reversed(list(zip(variables, loop.extents, strict=True))):
                 body = For(var, const(0, dtype), bound(extent), body, const(1, dtype), loc=at)
