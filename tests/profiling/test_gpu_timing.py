@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.profiling.timed_cuda import TimedCuda
-from tilebench.backends.cuda import driver
 from tilebench.backends.cuda.driver import Gpu, GpuError
 from tilebench.errors import LaunchError
 from tilebench.profiling import gpu_timing
@@ -28,7 +27,6 @@ def here(api: TimedCuda, monkeypatch: pytest.MonkeyPatch) -> TimedCuda:
     """The made-up GPU as the one of this process."""
     made = Gpu(api)
     monkeypatch.setattr(gpu_timing, "gpu", lambda: made)
-    monkeypatch.setattr(driver, "gpu", lambda: made)
     return api
 
 

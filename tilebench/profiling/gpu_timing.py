@@ -84,7 +84,7 @@ class EventTimer:
         return float(check(api.cuEventElapsedTime(first, last), "read a time")) / times
 
     def close(self) -> None:
-        """Free what was taken. The stopwatch of a tuner keeps it until its process ends."""
+        """Free what was taken."""
         if self._flush is not None:
             self._flush.close()
         for event in self._events:

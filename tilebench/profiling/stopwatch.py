@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilebench.profiling.gpu_timing import EventTimer
 
 SHORTEST_MS = 0.5
 """A reading of the wall clock covers at least this much: shorter runs are repeated and divided."""
@@ -36,12 +39,24 @@ def wall_clock(run: Callable[[], Any]) -> Stopwatch:
     return read
 
 
-def stopwatch(run: Callable[[], Any], device: str) -> Stopwatch:
-    """Events with the L2 cache overwritten before each run when device is 'cuda', else the wall clock."""
-    if device != "cuda":
-        return wall_clock(run)
-    from tilebench.profiling.gpu_timing import EventTimer, torch_stream
+class Stopwatches:
+    """Makes stopwatches that share what they need: on a GPU two events and the memory that empties L2."""
 
-    run()
-    timer = EventTimer(torch_stream())
-    return lambda: timer.milliseconds(run)
+    def __init__(self) -> None:
+        self._timer: EventTimer | None = None
+
+    def __call__(self, run: Callable[[], Any], device: str) -> Stopwatch:
+        """Events with the L2 cache overwritten before each run when device is 'cuda', else the wall clock."""
+        if device != "cuda":
+            return wall_clock(run)
+        from tilebench.profiling.gpu_timing import EventTimer, torch_stream
+
+        run()
+        timer = self._timer = self._timer or EventTimer(torch_stream())
+        return lambda: timer.milliseconds(run)
+
+    def close(self) -> None:
+        """Free what was taken."""
+        if self._timer is not None:
+            self._timer.close()
+            self._timer = None

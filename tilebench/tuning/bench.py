@@ -20,7 +20,7 @@ from tilebench.kernel import args, outputs, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.program import complete
 from tilebench.kernel.target import device_of
-from tilebench.profiling.stopwatch import Stopwatch, stopwatch
+from tilebench.profiling.stopwatch import Stopwatch, Stopwatches
 
 ORACLE_BLOCKS = 4
 """Blocks of a candidate that the oracle evaluates."""
@@ -72,10 +72,11 @@ class Bench:
         inputs: Sequence[Any],
         expected: Sequence[Any] | None = None,
         rule: Rule | None = None,
-        watch: Callable[[Callable[[], Any], str], Stopwatch] = stopwatch,
+        watch: Callable[[Callable[[], Any], str], Stopwatch] | None = None,
     ) -> None:
         self._kernels, self._inputs, self._expected = kernels, list(inputs), expected
-        self._rule, self._watch = rule or Rule(), watch
+        self._rule, self._own = rule or Rule(), Stopwatches()
+        self._watch = watch or self._own
         self._watches: dict[int, Stopwatch] = {}
 
     def load(self, number: int) -> str:
@@ -113,6 +114,7 @@ class Bench:
     def close(self) -> None:
         """See Runner."""
         self._watches.clear()
+        self._own.close()
 
 
 def _wait(kernel: Kernel) -> None:

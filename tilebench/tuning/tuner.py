@@ -151,6 +151,11 @@ def _log(job: Job, portable: Sequence[Data] | None, options: Options, notes: lis
             notes.append(f"nothing is remembered: the program has no key ({error})")
         return Log(None, "")
     about.pop("config")
+    texts = ["\n".join(line for line in text.splitlines() if line) for text, _ in about["program"]["texts"]]
+    about["program"] = {
+        **about["program"],
+        "texts": texts,
+    }  # lines may move in their file
     reference = options.ref_prog is not None and options.rule.check == "reference"
     key = key_of(
         {**about, "version": __version__, "rule": vars(options.rule), "reference": reference,
