@@ -276,7 +276,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-product .tb-legend { margin: 0 0 2px; }
 /* a narrow cell or side panel in a wide window: one column, nothing cut */
 .tilebench .tb-panel { container-type: inline-size; }
-@container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
+@container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-even, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
 `,""]),i.d(e,{},{A:b})},30(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
 .tilebench .tb-step .tb-status { height: 3.6em; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
@@ -476,8 +476,11 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   border: 1px solid var(--jp-border-color1);
 }
 
-/* The shell sets a width for all side panels by an id of its own: this is wider, so it needs to be more specific. */
-#tilebench-board#tilebench-board {
+/*
+ * JupyterLab's shell sets a width for all side panels by an id of its own: this is wider, so it needs to be more specific.
+ * Notebook (its body has data-notebook) gives a panel the width that it has, and would cut off what is wider.
+ */
+body:not([data-notebook]) #tilebench-board#tilebench-board {
   min-width: 400px;
 }
 
@@ -486,8 +489,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   background: var(--jp-layout-color1);
 }
 
-.tilebench-side .tb-two,
-.tilebench-side .tb-code {
+.tilebench-side .tilebench .tb-code {
   grid-template-columns: minmax(0, 1fr);
 }
 
