@@ -92,6 +92,11 @@ class Profiler:
         self.kernel = kernel
         self.supply_type = supply_type or TensorSupplyType.Auto
 
+    @property
+    def func(self) -> Kernel:
+        """The kernel, as TileLang's programs name it."""
+        return self.kernel
+
     def inputs(self, with_outputs: bool = False, extents: Mapping[str, int] | None = None) -> list[Any]:
         """Fresh tensors for the parameters that a call takes.
 
