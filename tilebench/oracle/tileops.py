@@ -126,6 +126,8 @@ def _gemm(op: Any, machine: Machine, f: Frame) -> None:
     )
     product_u = dtype.unit_roundoff if a.dtype.bits >= 32 and a.dtype.name != "tfloat32" else 0.0
     charge = np.where(is_exact, 0.0, (gamma(depth + 1, u) + product_u) * (magnitude + error))
+    masked = np.isinf(c.value) & np.isinf(total)  # -inf stays -inf, whatever finite is added to it
+    charge, error = np.where(masked, 0.0, charge), np.where(masked, np.asarray(c.bound), error)
     machine.write(
         op.c,
         _reshaped(Val(total, np.nan_to_num(error + charge, nan=0.0, posinf=np.inf), dtype, ambiguous), shape),
