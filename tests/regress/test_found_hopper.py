@@ -50,7 +50,22 @@ ONE_STAGE = """\
             T.gemm(D_s, E_s, c)
         T.copy(c, C)
 """
+LIMIT = """\
+        lim = T.alloc_var("int32")
+        lim = 100
+        for k in T.Pipelined(3, num_stages=2):
+            T.copy(A[0, k * 64], A_s)
+            T.copy(B[k * 64, 0], B_s)
+            for i, j in T.Parallel(64, 64):
+                s[i, j] = T.if_then_else(j < lim, 0.0, -4.0)
+            lim = k * 20
+            T.gemm(A_s, B_s, s)
+            for i, j in T.Parallel(64, 64):
+                c[i, j] = c[i, j] + s[i, j]
+        T.copy(c, C)
+"""
 CASES = {
+    "what-a-mask-reads-changes-before-the-product": LIMIT,
     "a-table-says-what-comes-before-a-trailing-product": TABLE_AND_TRAILING,
     "one-stage-beside-two": ONE_STAGE,
 }

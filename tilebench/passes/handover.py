@@ -143,6 +143,8 @@ class _Handover:
             if isinstance(p, Gemm) and self.chosen(p) == WGMMA and not p.clear_accum:
                 k = next((k for k in reversed(range(len(out))) if p.c.buffer in fragments_of(out[k])), -1)
                 zero = cleared_when(out[k], p.c.buffer, self.ranges) if k >= 0 and p.c.is_whole else None
+                if zero is not None and self.may_change(zero, out[k + 1 :]):
+                    zero = None
                 if zero is ALWAYS:
                     del out[k]
                     p = self.renewed(p, clear_accum=True)
@@ -152,6 +154,13 @@ class _Handover:
                     p = self.renewed(p, keep=masked)
             out.append(p)
         return out
+
+    def may_change(self, e: Expr, between: Sequence[Stmt]) -> bool:
+        """Whether `e` may have another value behind these statements, or in another thread."""
+        read = {root_of(n.buffer) for n in walk(e) if isinstance(n, Load)}
+        if self.placed.kernel.thread in variables(e) or any(b.scope in ("fragment", "local") for b in read):
+            return True
+        return any(read & writes_of(p) for p in between)
 
     def renewed(self, g: Gemm, **changes: object) -> Gemm:
         """The product with other fields; select's choice holds for it too."""

@@ -58,7 +58,7 @@ def _everywhere(condition: Expr, own: Mapping[Var, int]) -> Expr | None:
     if condition.op == "and":
         left, right = _everywhere(condition.left, own), _everywhere(condition.right, own)
         return None if left is None or right is None else binary("and", left, right)
-    if condition.op not in ("ge", "gt", "le", "lt") or not condition.left.dtype.is_int:
+    if condition.op not in ("ge", "gt", "le", "lt") or not _signed(condition.left):
         return None
     difference = condition.left - condition.right
     if condition.op in ("le", "lt"):
@@ -76,6 +76,11 @@ def _everywhere(condition: Expr, own: Mapping[Var, int]) -> Expr | None:
         least += min(0, c * (own[term] - 1))
     limit = 0 if condition.op in ("ge", "le") else 1
     return binary("ge", from_linear(Linear(tuple(rest), least)), const(limit))
+
+
+def _signed(e: Expr) -> bool:
+    """Whether differences of such values do not wrap below zero."""
+    return e.dtype.is_int and e.dtype.bits >= 32 and not e.dtype.name.startswith("uint")
 
 
 __all__ = ["ALWAYS", "cleared_when"]
