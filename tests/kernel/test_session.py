@@ -298,14 +298,13 @@ def test_the_bound_is_explained_where_it_is_named() -> None:
 
 
 def test_a_host_kernel_is_timed_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilebench.profiling import benchmark
+    from tilebench.profiling import benchmark, gpu_timing
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise AssertionError("a kernel of the CPU was timed on the GPU")
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(benchmark, "_real_gpu", lambda _: True)
-    monkeypatch.setattr(benchmark, "_measure_gpu", fail)
+    monkeypatch.setattr(gpu_timing, "event_times", fail)
     assert benchmark.measure(lambda: None, repeat_count=3, device="cpu").median >= 0
     kernel = add("cpu").kernel
     assert kernel.get_profiler().do_bench(rep=1, warmup=1) > 0
