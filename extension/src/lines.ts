@@ -15,6 +15,16 @@ export function headOf(lines: Iterable<string>): number {
   return -1;
 }
 
+/** Take empty lines off both ends; how many were taken off the beginning. */
+function trim(lines: string[]): number {
+  while (lines.length && !lines[lines.length - 1]?.trim()) {
+    lines.pop();
+  }
+  const filled = lines.findIndex(line => line.trim());
+  lines.splice(0, Math.max(filled, 0));
+  return Math.max(filled, 0);
+}
+
 /** Which lines of the text are lines of the report's source: those before and after the part that was changed. */
 export class LineMap {
   constructor(source: string, firstLine: number, text: string) {
@@ -22,11 +32,8 @@ export class LineMap {
     const head = headOf(now);
     const body = now.slice(head + 1);
     const then = source.split('\n');
-    for (const lines of [body, then]) {
-      while (lines.length && !lines[lines.length - 1]?.trim()) {
-        lines.pop();
-      }
-    }
+    // The report's source has an empty line where the cell has its first one.
+    const [bodyFrom, thenFrom] = [trim(body), trim(then)];
     const shorter = Math.min(body.length, then.length);
     let before = 0;
     while (before < shorter && body[before] === then[before]) {
@@ -40,8 +47,8 @@ export class LineMap {
     for (let k = 0; head >= 0 && k < then.length; k++) {
       const k2 = k < before ? k : k >= then.length - after ? k + body.length - then.length : -1;
       if (k2 >= 0) {
-        this.toText.set(firstLine + k, head + 2 + k2);
-        this.toReport.set(head + 2 + k2, firstLine + k);
+        this.toText.set(firstLine + thenFrom + k, head + 2 + bodyFrom + k2);
+        this.toReport.set(head + 2 + bodyFrom + k2, firstLine + thenFrom + k);
       }
     }
   }

@@ -16,8 +16,21 @@ from tests.browser.test_jupyterlab import CELL, execute, lab, write_notebook
 __all__ = ["lab"]
 pytestmark = pytest.mark.slow
 BROKEN = CELL.replace("T.clear(C_local)", "T.clear(C_locl)")
+CONFLICT = """\
+%%tile --target emu:sm_80
+@T.prim_func
+def turned(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16")):
+    with T.Kernel(1, threads=128) as bx:
+        S = T.alloc_shared((128, 64), "float16")
+        T.copy(A, S)
+        for i, j in T.Parallel(64, 128):
+            B[i, j] = S[j, i]
+"""
 PLAIN = "x = 1  # T.copy and\n# %%tile are only words here"
 GEMM_LINE = next(k for k, text in enumerate(CELL.splitlines(), 1) if "T.gemm(" in text)
+NOTEBOOKS_OWN = re.compile(
+    r"^Cannot read properties of undefined \(reading 'schema'\)[^/]*/static/notebook/", re.DOTALL
+)
 IDLE = "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 LIT = "(e) => [...e.querySelectorAll('.cm-line')].flatMap((l, k) => l.classList.contains('NAME') ? [k + 1] : [])"  # noqa: E501 # one expression of the page
 
@@ -42,6 +55,20 @@ class Book:
     def activate(self, number: int) -> None:
         self.page.evaluate(
             f"() => {{ window.jupyterapp.shell.currentWidget.content.activeCellIndex = {number}; }}"
+        )
+
+    def edit_end(self, number: int) -> None:
+        """Edit a cell, the cursor behind its text."""
+        self.activate(number)
+        self.page.evaluate(
+            """(k) => {
+              const { content } = window.jupyterapp.shell.currentWidget;
+              content.mode = 'edit';
+              const { editor } = content.widgets[k];
+              editor.focus();
+              editor.setCursorPosition(editor.getPositionAt(editor.model.sharedModel.getSource().length));
+            }""",
+            number,
         )
 
     def set_text(self, number: int, text: str) -> None:
@@ -87,7 +114,7 @@ def open_book(chrome: Any, lab: tuple[str, Path]) -> Iterator[Any]:
         complaints: list[str] = []
         block_network(context, complaints)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(90_000)  # a busy machine of two cores opens a page in half a minute
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda e: complaints.append(f"{e} {e.stack}"))
         # A workspace of its own: the notebooks of other tests are not opened again beside this one.
@@ -205,6 +232,21 @@ def test_hovers_say_what_a_buffer_is_and_what_carries_out_an_op(open_book: Any) 
     assert re.search(r"reads A_shared, B_shared.*; writes C_local", text)
 
 
+def test_findings_of_the_last_run_are_squiggles(open_book: Any) -> None:
+    book = open_book("findings.ipynb", ["%load_ext tilebench", CONFLICT])
+    book.run(0)
+    book.run(1)
+    tile = book.cell(1)
+    mark = tile.locator(".tb-gutter-warning span")
+    mark.wait_for()
+    assert "4-way bank conflict" in mark.get_attribute("title")
+    assert tile.locator(".cm-lintRange-warning").inner_text() == "B[i, j] = S[j, i]"
+    book.set_text(1, CONFLICT.replace("S[j, i]", "S[i, j]"))
+    mark.wait_for(state="detached")  # the finding was of another text
+    book.set_text(1, CONFLICT)
+    mark.wait_for()
+
+
 def test_pinned_lines_are_lit_both_ways_and_follow_the_text(open_book: Any) -> None:
     book = open_book("pins.ipynb", ["%load_ext tilebench", CELL])
     book.run(0)
@@ -299,22 +341,60 @@ def test_saved_reports_are_interactive_with_no_kernel(open_book: Any, lab: tuple
     assert still.lines(1, "tb-line-pinned") == [GEMM_LINE]
     second = page.locator(".tb-board").nth(1)
     assert second.locator(".tb-pins").inner_text() == f"1 pinned: line {GEMM_LINE}"
-    assert second.get_by_role("tab").all_inner_texts() == ["layouts"]
+    assert second.get_by_role("tab").all_inner_texts() == ["layout"]
     still.shot("no-kernel")
 
 
 def test_the_kernel_completes_options_and_names(open_book: Any) -> None:
-    book = open_book("complete.ipynb", ["%load_ext tilebench", "%%tile --ta\nT.alloc_sh"])
+    book = open_book("complete.ipynb", ["%load_ext tilebench", "%%tile --ta", "%%tile\nT.alloc_sh"])
     book.run(0)
     page = book.page
-    book.activate(1)
-    for line, typed, completed in ((1, "--ta", "--target"), (2, "alloc_sh", "alloc_shared")):
-        x, y = book.word(1, line, typed)
-        page.mouse.click(x, y)
-        page.keyboard.press("End")
-        page.keyboard.press("Tab")
-        page.locator(".jp-Completer-item", has_text=completed).first.wait_for()
+    for number, completed in ((1, "--target"), (2, "alloc_shared")):
+        book.edit_end(number)
+        execute(page, "completer:invoke-notebook")
+        # A single answer is put in at once, several are offered.
+        page.wait_for_function(
+            """([k, text]) => {
+              const { content } = window.jupyterapp.shell.currentWidget;
+              const offered = [...document.querySelectorAll('.jp-Completer-item')].map((e) => e.textContent);
+              const typed = content.widgets[k].model.sharedModel.getSource();
+              return [typed, ...offered].some((t) => t.includes(text));
+            }""",
+            arg=[number, completed],
+        )
         page.keyboard.press("Escape")
+
+
+def test_tutorials_are_listed_and_opened_as_copies(open_book: Any, lab: tuple[str, Path]) -> None:
+    book = open_book("before.ipynb", ["x = 1"])
+    page = book.page
+    execute(page, "launcher:create")
+    card = page.locator(".jp-LauncherCard[data-category=Tilebench]", has_text="Tile Tutorials")
+    card.wait_for()
+    book.shot("launcher")
+    card.click()
+    offered = page.locator(".tb-tutorial")
+    offered.first.wait_for()
+    assert "not started" in offered.first.inner_text()
+    book.shot("tutorials")
+    title = offered.first.locator("strong").inner_text()
+    offered.first.click()
+    page.wait_for_function(
+        "() => /^tile-tutorials/.test(window.jupyterapp.shell.currentWidget?.context?.path ?? '')"
+    )
+    page.wait_for_function(IDLE)
+    page.get_by_role("heading", name=title).first.wait_for()
+    (copy,) = (lab[1] / "tile-tutorials").glob("*.ipynb")
+    cells = "window.jupyterapp.shell.currentWidget.content.widgets"
+    book.run(page.evaluate(f"() => {cells}.findIndex((w) => w.model.type === 'code')"))
+    execute(page, "docmanager:save")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    assert '"execution_count": 1' in copy.read_text()
+    page.evaluate("() => void window.jupyterapp.commands.execute('tilebench:tutorials')")
+    offered.first.wait_for()
+    assert re.search(r"1 of \d+ cells run", offered.first.inner_text())
+    page.keyboard.press("Escape")
+    offered.first.wait_for(state="detached")
 
 
 def test_a_new_tile_notebook_runs(open_book: Any) -> None:
@@ -344,5 +424,6 @@ def test_notebook_7_has_the_same_extension(open_book: Any) -> None:
     execute(page, "tilebench:show-board")
     page.locator("#tilebench-board .tb-verdict").wait_for()
     book.shot("notebook-7")
-    # Notebook reports an error of its own about settings while it starts: here only ours count.
-    book.complaints[:] = [c for c in book.complaints if "extensions/tilebench" in c]
+    # Notebook's own handler of shortcuts meets a plugin without settings while it starts, with our extension
+    # as without it. Nothing else may go wrong.
+    book.complaints[:] = [c for c in book.complaints if not NOTEBOOKS_OWN.search(c)]
