@@ -381,3 +381,17 @@ def test_a_nan_where_the_reference_has_a_number_is_wrong_whatever_the_bound_of_a
     result = tilebench.run(VANISHING, args=(scores,), ref=lambda x: torch.softmax(x, dim=1), target="interp")
     assert result.report.ok is False
     assert "64 of 64 elements differ from torch" in result.report.verdict
+
+
+def test_blocks_that_write_each_others_elements_are_found_without_a_gpu() -> None:
+    text = """\
+@T.prim_func
+def race3(A: T.Tensor((64,), "float32"), C: T.Tensor((16,), "float32")):
+    with T.Kernel(4, threads=64) as bx:
+        for i in T.Parallel(16):
+            C[i] = A[bx * 16 + i]
+"""
+    for target in ("cuda:sm_80", "cuda:sm_90a"):
+        report = tilebench.run(text, target=target).report
+        assert report.ok is False
+        assert any(f.code == "TB431" for f in report.findings)
