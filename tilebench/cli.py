@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TileError as error:
         print(error.render(), file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output has seen enough (| head)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _report(options: argparse.Namespace) -> int:
