@@ -64,7 +64,31 @@ LIMIT = """\
                 c[i, j] = c[i, j] + s[i, j]
         T.copy(c, C)
 """
+DENSE_ROWS = """\
+        F_s = T.alloc_shared((29, 31), "float16")
+        G_s = T.alloc_shared((8, 24), "float16")
+        f = T.alloc_fragment((8, 24), "float32")
+        g = T.alloc_fragment((64, 64), "float32")
+        T.clear(f)
+        for i, j in T.Parallel(29, 31):
+            F_s[i, j] = 1
+        for k in T.Pipelined(3, num_stages=2):
+            T.copy(A[0, k * 64], A_s)
+            T.copy(B[k * 64, 0], B_s)
+            T.copy(A[16 * k, 8], G_s)
+            T.gemm(A_s, B_s, c)
+            for i, j in T.Parallel(8, 24):
+                f[i, j] = f[i, j] + G_s[i, j]
+        for i, j in T.Parallel(29, 31):
+            F_s[i, j] = F_s[i, j] + 1
+        T.clear(g)
+        T.copy(f, g[:8, :24])
+        for i, j in T.Parallel(64, 64):
+            g[i, j] = g[i, j] + c[i, j] + F_s[i % 29, j % 31]
+        T.copy(g, C)
+"""
 CASES = {
+    "tiles-of-dense-rows-start-at-128-bytes": DENSE_ROWS,
     "what-a-mask-reads-changes-before-the-product": LIMIT,
     "a-table-says-what-comes-before-a-trailing-product": TABLE_AND_TRAILING,
     "one-stage-beside-two": ONE_STAGE,

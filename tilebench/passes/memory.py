@@ -16,6 +16,9 @@ from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
 from tilebench.ops.copy import Copy
+from tilebench.ops.copy.bulk import ALIGNMENT as BULK_ALIGNMENT
+from tilebench.ops.copy.bulk import NAME as BULK
+from tilebench.ops.copy.bulk import STORE
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
 
@@ -41,7 +44,8 @@ def allocate(scheduled: Scheduled) -> Allocated:
     reuse = not scheduled.kernel.attributes.get("pass_configs", {}).get(NO_REUSE, False)
     lives = lifetimes(scheduled.body)
     slots: dict[Buffer, Slot] = {}
-    sized = [(life, *_bytes(life.buffer, scheduled)) for life in lives]
+    moved = _moved(scheduled)
+    sized = [(life, *_bytes(life.buffer, scheduled, moved)) for life in lives]
     for life, size, alignment in sorted(sized, key=lambda x: (-x[2], -x[1], x[0].first)):
         others = [s for s in slots.values() if not reuse or (s.first <= life.last and life.first <= s.last)]
         slots[life.buffer] = Slot(_lowest(size, alignment, others), size, life.first, life.last)
@@ -73,8 +77,20 @@ def _lowest(size: int, alignment: int, others: Sequence[Slot]) -> int:
     return next(x for x in starts if all(x + size <= s.offset or s.offset + s.size <= x for s in others))
 
 
-def _bytes(buffer: Buffer, scheduled: Scheduled) -> tuple[int, int]:
-    """(bytes of all versions, alignment)."""
+def _moved(scheduled: Scheduled) -> set[Buffer]:
+    """Tiles that bulk copies bring or send out."""
+    chosen = scheduled.placed.partitioned.selected.instructions
+    return {
+        region.buffer
+        for op, instruction in chosen.items()
+        if isinstance(op, Copy) and instruction.name in (BULK, STORE)
+        for region in (op.source, op.destination)
+        if region.buffer.scope == "shared"
+    }
+
+
+def _bytes(buffer: Buffer, scheduled: Scheduled, moved: set[Buffer]) -> tuple[int, int]:
+    """(bytes of all versions, alignment). moved: by bulk copies."""
     layout = scheduled.placed.layouts.get(buffer)
     if isinstance(layout, SharedLayout):
         size, alignment = layout.size_bytes, 1024 if layout.swizzle.bits else 16
@@ -86,6 +102,8 @@ def _bytes(buffer: Buffer, scheduled: Scheduled) -> tuple[int, int]:
     alignment = max(
         alignment, layout.alignment if isinstance(layout, SharedLayout) and layout.swizzle.bits else 16
     )
+    if buffer in moved:
+        alignment = max(alignment, BULK_ALIGNMENT)
     return -(-size // alignment) * alignment * copies, alignment
 
 
