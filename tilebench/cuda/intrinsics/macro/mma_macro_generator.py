@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import tilebench.language as T
+import tilebench.language as language
 from tilebench.errors import TypeTileError
 from tilebench.ir.expr import const
 from tilebench.ir.tile import Buffer
 from tilebench.language.dtypes import dtype as as_scalar
 from tilebench.language.markers import Deferred
 
+T: Any = language  # the macros below are programs of the language, not Python
 TILE = 16
 """Rows and columns of a step; a thread has 8 of its 256 sums: 2 rows, 4 columns."""
 
