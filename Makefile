@@ -13,7 +13,7 @@ CACHES := .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab check format extension clean .venv
+.PHONY: help demo test lab course check format extension clean .venv
 
 help:  ## list what can be made
 	@sed -n 's/^\([a-z.]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 15
@@ -26,6 +26,9 @@ test: $(STAMP) $(LABEXT)  ## set up and pass the tests, suite by suite, with the
 
 lab: $(STAMP) $(LABEXT)  ## set up and open JupyterLab on the showcase notebook
 	$(VENV)/bin/jupyter lab $(ROOT_FLAG) notebooks/flash_attention.ipynb
+
+course: $(STAMP) $(LABEXT)  ## set up and open the tutorials, the first one in front (your copies: build/course)
+	$(VENV)/bin/jupyter lab $(ROOT_FLAG) "$$($(PY) -m tilebench.teach.course tutorials build/course)"
 
 check: $(STAMP)  ## formatting, lint, strict types, and the layers of the package
 	@$(PY) tests/check.py

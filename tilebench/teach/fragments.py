@@ -36,8 +36,8 @@ def _called(answer: Any, a: int, b: int, names: str) -> Pair:
     except Exception as error:
         raise Unmet(
             Outcome(
-                claim, False, "fails", f"f({a}, {b}): {type(error).__name__}: {error}", f"it should give {names}",
-                look="try that call in a cell of its own", element=(a, b),
+                claim, False, "fails", f"f({a}, {b}): {type(error).__name__}: {error}",
+                f"it should give {names}", look="try that call in a cell of its own", element=(a, b),
             )
         ) from error  # fmt: skip
 
@@ -69,23 +69,26 @@ def place(answer: Any) -> Found:
 
 def _place_mistake(got: dict[Pair, Pair]) -> tuple[str, str]:
     guesses: tuple[tuple[str, str, Callable[[int, int], Pair]], ...] = (
-        ("registers-swapped", "the two halves of the register number are exchanged: j % 2 counts by 1, i // 8 by 2",
+        ("registers-swapped",
+         "the two halves of the register number are exchanged: j % 2 counts by 1, i // 8 by 2",
          lambda i, j: (accumulator(i, j)[0], (j % 2) * 2 + i // 8)),
-        ("transposed", "rows and columns are exchanged", lambda i, j: ((j % 8) * 4 + (i // 2) % 4, (j // 8) * 2 + i % 2)),
-        ("one-element", "a thread holds one element here; in the hardware two neighbours of a row go to one thread",
+        ("transposed", "rows and columns are exchanged",
+         lambda i, j: ((j % 8) * 4 + (i // 2) % 4, (j // 8) * 2 + i % 2)),
+        ("one-element",
+         "a thread holds one element here; in the hardware two neighbours of a row go to one thread",
          lambda i, j: ((i * 8 + j) % 32, (i * 8 + j) // 32)),
     )  # fmt: skip
     for kind, means, guess in guesses:
         if all(p == guess(*c) for c, p in got.items()):
             return kind, means
+    top = all(got[c] == accumulator(*c) for c in got if c[0] < 8)
+    if top:
+        return "lower-half", "rows 0 to 7 are right; rows 8 to 15 belong to the same threads again"
     threads = all(p[0] == accumulator(*c)[0] for c, p in got.items())
     if threads:
         return "register", "the thread is right everywhere, the register is not"
     if all(p[1] == accumulator(*c)[1] for c, p in got.items()):
         return "thread", "the register is right everywhere, the thread is not"
-    top = all(got[c] == accumulator(*c) for c in got if c[0] < 8)
-    if top:
-        return "lower-half", "rows 0 to 7 are right; rows 8 to 15 belong to the same threads again"
     return "wrong", "neither number is right throughout"
 
 
@@ -167,7 +170,7 @@ def rows_together(answer: Any) -> Found:
         outcomes.append(
             Outcome(
                 near, False, "far-apart", f"row {k} is held by threads {holders[k]}",
-                "any pair works for a shuffle, but a reduction in the hardware's usual order starts with neighbours",
+                "any pair works for a shuffle, but the usual order of a reduction starts with neighbours",
                 f"row {k}", "the factor of i in the thread number", element=(k, 0),
             )
         )  # fmt: skip
@@ -180,8 +183,8 @@ def _range(got: dict[Pair, Pair], name: str, at: int, limit: int, of: str) -> Ou
     if bad is None:
         return holds(claim)
     return Outcome(
-        claim, False, f"{name}-range", f"{of} = {bad} gives {name} {got[bad][at]}", f"there are {limit}", f"{of} = {bad}",
-        "% and //: which of them keeps a number below a limit?", element=bad,
+        claim, False, f"{name}-range", f"{of} = {bad} gives {name} {got[bad][at]}", f"there are {limit}",
+        f"{of} = {bad}", "% and //: which of them keeps a number below a limit?", element=bad,
     )  # fmt: skip
 
 
@@ -190,8 +193,8 @@ def _distinct(got: dict[Pair, Pair], claim: str) -> Outcome:
     for c, p in got.items():
         if p in seen:
             return Outcome(
-                claim, False, "twice", f"{seen[p]} and {c} both give {p}", "one of them would overwrite the other",
-                f"{c}", "what tells these two apart", element=c,
+                claim, False, "twice", f"{seen[p]} and {c} both give {p}",
+                "one of them would overwrite the other", f"{c}", "what tells these two apart", element=c,
             )  # fmt: skip
         seen[p] = c
     return holds(claim)

@@ -18,7 +18,12 @@ from tilebench.views import trace as codec
 
 SHAPES = ((64, 96), (100, 75), (33, 31), (1, 1), (5, 130))
 """A multiple of the tile, then sizes with tails in one direction and in both, and a single element."""
-CLAIMS = ("the program compiles and runs at every size", "every element of Y is written once", "every element of X is read once", "Y holds what X holds")  # fmt: skip
+CLAIMS = (
+    "the program compiles and runs at every size",
+    "every element of Y is written once",
+    "every element of X is read once",
+    "Y holds what X holds",
+)
 
 
 def examine(answer: Any) -> Found:
@@ -27,7 +32,8 @@ def examine(answer: Any) -> Found:
         saw = f"{type(answer).__name__}"
         raise Unmet(
             Outcome(
-                "the answer is a factory", False, "not-a-factory", saw, "the check needs the program at other sizes",
+                "the answer is a factory", False, "not-a-factory", saw,
+                "the check needs the program at other sizes",
                 look="pass the function that takes M and N, not what it returns",
             )
         )  # fmt: skip
@@ -52,9 +58,11 @@ def _at(answer: Callable[[int, int], Any], M: int, N: int) -> Found:
         if unmet.outcome.kind != "stopped":
             raise
         o = unmet.outcome
-        kind = "outside" if "outside" in o.saw or "bound" in o.saw else o.kind
-        means = "an index is beyond the edge of the tensor: the last tile sticks out over it"
-        look = "the last tile of a row and of a column: which of its elements exist?"
+        if "[TB273]" in o.saw:
+            kind, means = "outside", "an index is beyond the tensor's edge: the last tile sticks out over it"
+            look = "the last tile of a row and of a column: which of its elements exist?"
+        else:
+            kind, means, look = o.kind, "an error of the program ended the run", o.look
         wrong = Outcome(CLAIMS[0], False, kind, o.saw, means, f"{o.means} ({size})", look, o.line, o.step)
         return [wrong], None
     writes, result, lines = _written(runs, M, N)
@@ -73,10 +81,10 @@ def _at(answer: Callable[[int, int], Any], M: int, N: int) -> Found:
         outcomes.append(
             Outcome(
                 claim, False, f"not-{verb}" if never.any() else f"{verb}-twice",
-                f"{name}[{r}, {c}] is {verb} {counts[r, c]} times; so are {int(wrong.sum())} of {M * N} elements",
+                f"{name}[{r}, {c}] is {verb} {counts[r, c]} times, and so are {int(wrong.sum())} of {M * N}",
                 _means(wrong, never.any()),
                 f"{_region(wrong)} ({size}, a grid of {' x '.join(map(str, runs[0].trace.grid))} blocks)",
-                "the grid: how many tiles cover a row and a column?" if never.any() else "where each tile starts",
+                "the grid: how many tiles cover a row and a column?" if never.any() else "where tiles start",
                 line=lines, element=(r, c),
             )
         )  # fmt: skip
@@ -87,7 +95,7 @@ def _at(answer: Callable[[int, int], Any], M: int, N: int) -> Found:
         source = f"that is X[{at[0][0]}, {at[0][1]}]" if len(at) else "no element of X has that value"
         outcomes.append(
             Outcome(
-                CLAIMS[3], False, "moved", f"Y[{r}, {c}] is {result[r, c]:g}, X[{r}, {c}] is {x[r, c]:g}", source,
+                CLAIMS[3], False, "moved", f"Y[{r}, {c}] is {result[r, c]:g}, X there is {x[r, c]:g}", source,
                 f"line {lines}, element ({r}, {c}) ({size})", "the two lists of indices, side by side", lines,
                 element=(r, c),
             )
@@ -147,7 +155,7 @@ def _means(wrong: np.ndarray, never: bool) -> str:
         if rows.any() or columns.any():
             return f"the last {'rows' if rows.any() else 'columns'} belong to no tile"
         return "some elements belong to no tile"
-    return "tiles overlap, or more than one block does the same tile: the work is done twice, and if it were a sum it would be wrong"
+    return "tiles overlap, or several blocks do the same tile: harmless in a copy, wrong in a sum"
 
 
 def _with_size(o: Outcome, size: str) -> Outcome:
