@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def _called(answer: Any, a: int, b: int, names: str) -> Pair:
             Outcome(claim, False, "not-a-function", repr(answer), "a function of two numbers is asked for")
         )
     try:
-        first, second = answer(a, b)
+        first, second = cast("Callable[[int, int], Any]", answer)(a, b)
         return int(first), int(second)
     except Exception as error:
         raise Unmet(
