@@ -59,14 +59,24 @@ def execute(book: Any, folder: Path, timeout: int = 300) -> Any:
 
 
 def slim(book: Any) -> Any:
-    """Drop what needs a kernel or the extension to show: widgets, reports as data, times of execution."""
+    """Drop what needs a kernel or the extension to show (widgets, reports as data, times of execution), and
+    join text that was printed piece by piece.
+    """
     book.metadata.pop("widgets", None)
     for cell in book.cells:
         cell.metadata.pop("execution", None)
-        for output in cell.get("outputs", ()):
+        if cell.cell_type != "code":
+            continue
+        joined: list[Any] = []
+        for output in cell.outputs:
             data = output.get("data", {})
             for mime in (WIDGET_MIME, REPORT_MIME):
                 data.pop(mime, None)
+            if joined and output.get("name") and joined[-1].get("name") == output.get("name"):
+                joined[-1].text += output.text
+            else:
+                joined.append(output)
+        cell.outputs = joined
     return book
 
 
