@@ -60,7 +60,7 @@ def set_random_seed(seed: int = 42) -> None:
 
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
+    torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _capability() -> tuple[int, int] | None:

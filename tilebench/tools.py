@@ -40,7 +40,7 @@ def plot_layout(
 
     rows, columns = texts.shape
     figure = Figure(figsize=(max(2.0, columns * 0.6), max(1.5, rows * 0.45 + 0.5)))
-    axes = figure.subplots()
+    axes: Any = figure.subplots()  # pyright: ignore[reportUnknownMemberType]
     axes.imshow(colours, cmap=colormap or ("tab20" if isinstance(layout, FragmentLayout) else "viridis"),
                 alpha=0.45, aspect="auto")  # fmt: skip
     for i in range(rows):
@@ -56,7 +56,7 @@ def plot_layout(
     wanted = [f.strip() for f in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
     paths = [folder / f"{name}.{suffix}" for suffix in wanted]
     for path in paths:
-        figure.savefig(path)
+        figure.savefig(path)  # pyright: ignore[reportUnknownMemberType]
         if verbose:
             print(f"layout drawn in {path}")
     return paths
@@ -86,7 +86,7 @@ def _cells(layout: Any, view: str) -> tuple[NDArray[Any], NDArray[Any]]:
     else:
         table = np.asarray(layout.table())
         extents = layout.get_output_shape()
-        places = np.ravel_multi_index(tuple(np.moveaxis(table, -1, 0)), tuple(extents))
+        places = np.asarray(np.ravel_multi_index(tuple(np.moveaxis(table, -1, 0)), tuple(extents)))
         texts = np.empty(places.shape, object)
         for index in np.ndindex(*places.shape):
             texts[index] = ",".join(str(int(x)) for x in table[index])

@@ -42,7 +42,10 @@ window.makeModel = (data) => {
     get: (k) => values[k],
     set: (k, v) => { values[k] = v; },
     save_changes: () => { window.saved = (window.saved ?? 0) + 1; },
-    send: (m) => { (window.messages ??= []).push(m); window.answer?.(m, (reply) => { for (const f of listeners.get("msg:custom") ?? []) f(reply); }); },
+    send: (m) => {
+      (window.messages ??= []).push(m);
+      window.answer?.(m, (reply) => { for (const f of listeners.get("msg:custom") ?? []) f(reply); });
+    },
     tell: (m) => { for (const f of listeners.get("msg:custom") ?? []) f(m); },
     on: (k, f) => { listeners.set(k, [...(listeners.get(k) ?? []), f]); },
     off: (k, f) => { listeners.set(k, (listeners.get(k) ?? []).filter((g) => g !== f)); },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 _inputs: ContextVar[list[Any] | None] = ContextVar("tilebench_autotune_inputs", default=None)
 
@@ -14,7 +14,8 @@ _inputs: ContextVar[list[Any] | None] = ContextVar("tilebench_autotune_inputs", 
 def set_autotune_inputs(*values: Any) -> Generator[None]:
     """`with set_autotune_inputs(a, b):` (or one list): what is measured on inside."""
     single = len(values) == 1 and isinstance(values[0], list | tuple)
-    token = _inputs.set(list(values[0] if single else values))
+    given = cast("list[Any]", values[0] if single else values)
+    token = _inputs.set(list(given))
     try:
         yield
     finally:

@@ -203,12 +203,20 @@ def make_linear_layout(buffer: Buffer) -> SharedLayout:
 
 def make_gemm_fragment_8x8() -> FragmentLayout:
     """An 8x8 operand as a warp holds it: thread 4 i + j // 2, register j % 2."""
-    return Fragment((8, 8), lambda i, j: (i * 4 + j // 2, j % 2))
+
+    def place(i: int, j: int) -> tuple[int, int]:
+        return i * 4 + j // 2, j % 2
+
+    return Fragment((8, 8), place)
 
 
 def make_gemm_fragment_8x8_transposed() -> FragmentLayout:
     """The same for the transposed operand: thread 4 j + i // 2, register i % 2."""
-    return Fragment((8, 8), lambda i, j: (j * 4 + i // 2, i % 2))
+
+    def place(i: int, j: int) -> tuple[int, int]:
+        return j * 4 + i // 2, i % 2
+
+    return Fragment((8, 8), place)
 
 
 def make_fully_replicated_layout_fragment(buffer: Buffer, threads: int) -> FragmentLayout:

@@ -146,7 +146,7 @@ def split(
 
 def _term(store: Store, reducer: Reducer) -> Expr | None:
     """x in `r[i] = r[i] op x`; None for a plain store."""
-    value = store.value
+    value: Any = store.value
     while not isinstance(value, Binary) and hasattr(value, "value") and not isinstance(value, Const):
         value = value.value  # pyright: ignore
     if not isinstance(value, Binary) or value.op != _IR_OP[reducer.op]:

@@ -449,7 +449,9 @@ def _logical_example(kind: ReduceKind, count: int) -> Callable[[], Kernel]:
         a, b = d.tensor("A", (count,), "int32"), d.tensor("B", (1,), "int32", "out")
         flags = d.shared("flags", (count,), "bool")
         d.add(copy(a, flags))
-        d.store(b, 0, d.add(_logical(kind, flags)))
+        answer = _logical(kind, flags)
+        assert isinstance(answer, Effect), "a shared tile is folded by a statement"
+        d.store(b, 0, d.add(answer))
         return d.kernel()
 
     build.__name__ = f"{kind}_of_{count}"
