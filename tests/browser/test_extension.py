@@ -29,9 +29,15 @@ def turned(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16"))
 PLAIN = "x = 1  # T.copy and\n# %%tile are only words here"
 GEMM_LINE = next(k for k, text in enumerate(CELL.splitlines(), 1) if "T.gemm(" in text)
 NOTEBOOKS_OWN = re.compile(
-    r"^Cannot read properties of undefined \(reading 'schema'\)[^/]*/static/notebook/", re.DOTALL
+    r"^(Cannot read properties of undefined \(reading 'schema'\)|Command 'filebrowser:open-path' not registered)"
+    r"[^\n]*\n +at \S+/static/notebook/"
 )
 IDLE = "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+COMPLETED = """([k, text]) => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  const offered = [...document.querySelectorAll('.jp-Completer-item')].map((e) => e.textContent);
+  return [content.widgets[k].model.sharedModel.getSource(), ...offered].some((t) => t.includes(text));
+}"""
 LIT = "(e) => [...e.querySelectorAll('.cm-line')].flatMap((l, k) => l.classList.contains('NAME') ? [k + 1] : [])"  # noqa: E501 # one expression of the page
 
 
@@ -125,10 +131,11 @@ def open_book(chrome: Any, lab: tuple[str, Path]) -> Iterator[Any]:
         return books[-1]
 
     yield opened
-    for book in books:
+    complaints = [c for book in books for c in book.complaints]
+    for book in books:  # what is cut off by this end is not the test's
         book.page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
         book.page.context.close()
-    assert [c for book in books for c in book.complaints] == []
+    assert not complaints, "\n\n".join(complaints)
 
 
 def test_tile_cells_are_decorated_and_other_cells_are_not(open_book: Any) -> None:
@@ -343,25 +350,28 @@ def test_saved_reports_are_interactive_with_no_kernel(open_book: Any, lab: tuple
     assert second.locator(".tb-pins").inner_text() == f"1 pinned: line {GEMM_LINE}"
     assert second.get_by_role("tab").all_inner_texts() == ["layout"]
     still.shot("no-kernel")
+    # JupyterLab's debugger may have been asking the kernel something when it was shut down.
+    still.complaints[:] = [c for c in still.complaints if "Canceled future for debug_request" not in c]
 
 
 def test_the_kernel_completes_options_and_names(open_book: Any) -> None:
+    from playwright.sync_api import TimeoutError
+
     book = open_book("complete.ipynb", ["%load_ext tilebench", "%%tile --ta", "%%tile\nT.alloc_sh"])
     book.run(0)
     page = book.page
     for number, completed in ((1, "--target"), (2, "alloc_shared")):
-        book.edit_end(number)
-        execute(page, "completer:invoke-notebook")
         # A single answer is put in at once, several are offered.
-        page.wait_for_function(
-            """([k, text]) => {
-              const { content } = window.jupyterapp.shell.currentWidget;
-              const offered = [...document.querySelectorAll('.jp-Completer-item')].map((e) => e.textContent);
-              const typed = content.widgets[k].model.sharedModel.getSource();
-              return [typed, ...offered].some((t) => t.includes(text));
-            }""",
-            arg=[number, completed],
-        )
+        for attempt in range(
+            5
+        ):  # the editor may have got its completer, and the kernel its names, a little later
+            book.edit_end(number)
+            page.keyboard.press("Tab")
+            try:
+                page.wait_for_function(COMPLETED, arg=[number, completed], timeout=10_000)
+                break
+            except TimeoutError:
+                assert attempt < 4, page.locator(".jp-Completer").all_inner_texts()
         page.keyboard.press("Escape")
 
 
@@ -424,6 +434,7 @@ def test_notebook_7_has_the_same_extension(open_book: Any) -> None:
     execute(page, "tilebench:show-board")
     page.locator("#tilebench-board .tb-verdict").wait_for()
     book.shot("notebook-7")
-    # Notebook's own handler of shortcuts meets a plugin without settings while it starts, with our extension
-    # as without it. Nothing else may go wrong.
+    # While it starts Notebook's handler of shortcuts meets a plugin without settings, with our extension as
+    # without it; where JupyterLab ran before, its file browser asks for a command that only JupyterLab has.
+    # Nothing else may go wrong.
     book.complaints[:] = [c for c in book.complaints if not NOTEBOOKS_OWN.search(c)]
