@@ -29,8 +29,8 @@ def turned(A: T.Tensor((128, 64), "float16"), B: T.Tensor((64, 128), "float16"))
 PLAIN = "x = 1  # T.copy and\n# %%tile are only words here"
 GEMM_LINE = next(k for k, text in enumerate(CELL.splitlines(), 1) if "T.gemm(" in text)
 NOTEBOOKS_OWN = re.compile(
-    r"^(Cannot read properties of undefined \(reading 'schema'\)|Command 'filebrowser:open-path' not registered)"
-    r"[^\n]*\n +at \S+/static/notebook/"
+    r"^(Cannot read properties of undefined \(reading 'schema'\)"
+    r"|Command 'filebrowser:open-path' not registered)[^\n]*\n +at [^\n]*/static/notebook/"
 )
 IDLE = "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 COMPLETED = """([k, text]) => {

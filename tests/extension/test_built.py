@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from extension import build
+from extension import build, tutorials
 
 BUILT = build.ROOT / build.BUILT
 
@@ -40,7 +40,25 @@ def test_the_hash_of_the_sources_sees_every_file_and_its_name(tmp_path: Path) ->
         "tilebench/views/static/math.js",
         "extension/src/index.ts",
         "extension/package-lock.json",
+        "tutorials/06-online-softmax.md",
     } <= names
+
+
+def test_it_carries_each_tutorial_as_a_notebook_without_outputs() -> None:
+    index = json.loads((BUILT / "tutorials" / "index.json").read_text())
+    sources = [p.stem for p in tutorials.source_files(build.ROOT)]
+    assert [row["file"] for row in index] == [f"{stem}.ipynb" for stem in sources]
+    assert "06-online-softmax" in sources
+    for row in index:
+        book = json.loads((BUILT / "tutorials" / row["file"]).read_text())
+        assert all(not cell["outputs"] for cell in book["cells"] if cell["cell_type"] == "code")
+        assert f"# {row['title']}" in book["cells"][0]["source"].splitlines()
+        assert row["summary"].endswith((".", "?", "!"))
+
+
+def test_without_tutorials_the_index_is_empty(tmp_path: Path) -> None:
+    tutorials.write(tmp_path, tmp_path / "built")
+    assert contents(tmp_path / "built") == {"index.json": b"[]\n"}
 
 
 def test_the_entry_point_is_there_and_named() -> None:
@@ -99,7 +117,8 @@ def test_a_build_in_another_folder_gives_the_same_files(tmp_path: Path) -> None:
         tmp_path / "extension",
         ignore=shutil.ignore_patterns("node_modules", "lib", "labextension", "__pycache__"),
     )
-    shutil.copytree(build.ROOT / "tilebench/views/static", tmp_path / "tilebench/views/static")
+    for folder in ("tilebench/views/static", "tutorials"):
+        shutil.copytree(build.ROOT / folder, tmp_path / folder)
     if modules.is_dir():
         shutil.copytree(
             modules, tmp_path / "extension" / "node_modules", symlinks=True, copy_function=os.link
