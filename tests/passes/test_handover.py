@@ -258,3 +258,22 @@ def test_other_architectures_do_without() -> None:
     kernel = pipelined_gemm(64, 64, 128)
     for target in ("emu:sm_80", "emu:sm_90"):
         assert len(stage(kernel, Partitioned, target).roles) == 1
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_an_order_given_by_hand_counts_the_statements_as_they_were_written(overlap: bool) -> None:
+    kernel = attention(192)
+    (loop,) = [n for n in walk(kernel.body) if isinstance(n, Pipelined)]
+    parts = loop.body.body  # type: ignore[attr-defined]
+    ahead = [type(p).__name__ == "Copy" and p.source.buffer.scope == "global" for p in parts]
+    order = list(range(len(parts)))
+    order[9], order[10] = order[10], order[9]  # p = s and o *= alpha, which do not touch each other
+    table = {"order": tuple(order), "stage": tuple(0 if first else 1 for first in ahead)}
+
+    def change(n: Any) -> Any:
+        return dataclasses.replace(n, **table) if isinstance(n, Pipelined) else None
+
+    kernel = dataclasses.replace(kernel, body=transform(kernel.body, change))
+    if not overlap:
+        kernel = configured(kernel, TB_DISABLE_PRODUCT_OVERLAP=True)
+    assert_emulated_is_interp(kernel, target=HOPPER)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const, unary
@@ -27,7 +27,6 @@ from tilebench.ir.rewrite import rebuild, seq, substitute, transform, variables,
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.tile import (
     Acquire,
-    AtomicRMW,
     Bind,
     Buffer,
     Channel,
@@ -36,11 +35,9 @@ from tilebench.ir.tile import (
     Issue,
     Pipelined,
     Produce,
-    Region,
     Release,
     Seq,
     Stmt,
-    Store,
     TileOp,
     Token,
     Versioned,
@@ -52,7 +49,7 @@ from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
 from tilebench.passes.pipeline_table import read_table
-from tilebench.passes.regions import root_of
+from tilebench.passes.regions import root_of, uses
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.select import bound_indices
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
@@ -69,7 +66,7 @@ Overlap = Literal["", "carried", "trailing"]
 def hand_over(placed: Placed) -> Scheduled:
     """The body with its copies given to the producer, and its products waited for."""
     pass_ = _Handover(placed)
-    body = pass_.sequence(_parts(placed.kernel.body), 1, False)
+    body = pass_.sequence(_parts(placed.kernel.body), False)
     return Scheduled(placed, seq(*body), tuple(pass_.schedules), pass_.versions)
 
 
@@ -98,7 +95,6 @@ class _Handover:
         self.schedules: list[Schedule] = []
         self.versions: dict[Buffer, int] = {}
         self.token = Token("products", "wgmma")
-        self.count = 0
         self.ranges: dict[Var, Interval] = {
             v: (0, n - 1)
             for v, e in zip(placed.kernel.blocks, placed.kernel.grid, strict=True)
@@ -114,7 +110,7 @@ class _Handover:
         if isinstance(s, TileOp) or not any(self.concerns(n) for n in walk(s)):
             return [s]
         inside = in_loop or not isinstance(s, If | Seq)
-        return [rebuild(s, lambda c: seq(*self.sequence(_parts(c), 1, inside)) if isinstance(c, Stmt) else c)]
+        return [rebuild(s, lambda c: seq(*self.sequence(_parts(c), inside)) if isinstance(c, Stmt) else c)]
 
     def concerns(self, n: object) -> bool:
         """Whether a node is rewritten here."""
@@ -125,11 +121,10 @@ class _Handover:
         found = self.instructions.get(op)
         return found.name if found is not None else ""
 
-    def sequence(self, parts: list[Stmt], stages: int, in_loop: bool) -> list[Stmt]:
+    def sequence(self, parts: list[Stmt], in_loop: bool) -> list[Stmt]:
         """Statements that run one after the other."""
-        rings, rest, production = self.channels(self.folded(parts), stages)
-        body = self.consumed(rest, rings, in_loop, _Order(rest))
-        return self.versioned(rings, production.at(body))
+        rings, rest = self.channels(self.folded(parts), 1)
+        return self.versioned(rings, in_front(_produced(rings), self.consumed(rest, rings, in_loop)))
 
     def versioned(self, rings: Sequence[_Ring], body: list[Stmt]) -> list[Stmt]:
         """The body in the versions that are in turn."""
@@ -140,7 +135,7 @@ class _Handover:
         """A product into what was just cleared overwrites it instead."""
         out: list[Stmt] = []
         for p in parts:
-            if isinstance(p, Gemm) and self.chosen(p) == WGMMA and not p.clear_accum:
+            if self.is_product(p) and not p.clear_accum:
                 k = next((k for k in reversed(range(len(out))) if p.c.buffer in fragments_of(out[k])), -1)
                 zero = cleared_when(out[k], p.c.buffer, self.ranges) if k >= 0 and p.c.is_whole else None
                 if zero is not None and self.may_change(zero, out[k + 1 :]):
@@ -160,7 +155,7 @@ class _Handover:
         read = {root_of(n.buffer) for n in walk(e) if isinstance(n, Load)}
         if self.placed.kernel.thread in variables(e) or any(b.scope in ("fragment", "local") for b in read):
             return True
-        return any(read & writes_of(p) for p in between)
+        return any(read & uses(p)[1] for p in between)
 
     def renewed(self, g: Gemm, **changes: object) -> Gemm:
         """The product with other fields; select's choice holds for it too."""
@@ -170,37 +165,31 @@ class _Handover:
 
     # -- copies
 
-    def channels(self, parts: Sequence[Stmt], stages: int) -> tuple[list[_Ring], list[Stmt], _Production]:
-        """The rings of a sequence, what is left of it, and where the copies were."""
+    def channels(self, parts: Sequence[Stmt], stages: int) -> tuple[list[_Ring], list[Stmt]]:
+        """The rings of a sequence, and what is left of it. Tiles of one first and last use share a ring."""
         names = bound_indices(seq(*parts))
-        copies = [
-            (k, self.written_out(p, names))
-            for k, p in enumerate(parts)
-            if isinstance(p, Copy) and self.chosen(p) == BULK
-        ]
-        taken = {k for k, _ in copies}
-        rest = [p for k, p in enumerate(parts) if k not in taken]
-        groups: dict[tuple[int, ...], list[tuple[int, Copy]]] = {}
-        for k, copy in copies:
-            uses = tuple(i for i, p in enumerate(rest) if copy.destination.buffer in buffers_of(p))
-            if uses:
-                groups.setdefault((uses[0], uses[-1]), []).append((k, copy))
+        copies: list[Copy] = []
+        rest: list[Stmt] = []
+        for p in parts:
+            if isinstance(p, Copy) and self.chosen(p) == BULK:
+                copies.append(self.written_out(p, names))
+            else:
+                rest.append(p)
+        groups: dict[tuple[int, int], list[Copy]] = {}
+        for copy in copies:
+            users = [i for i, p in enumerate(rest) if copy.destination.buffer in buffers_of(p)]
+            if users:
+                groups.setdefault((users[0], users[-1]), []).append(copy)
         rings: list[_Ring] = []
         for (first, last), members in groups.items():
-            buffers = tuple(c.destination.buffer for _, c in members)
-            self.count += 1
+            buffers = tuple(c.destination.buffer for c in members)
             name = "_".join(b.name for b in buffers)
-            products_only = all(
-                isinstance(p, Gemm) and self.chosen(p) == WGMMA for p in rest if buffers_of(p) & set(buffers)
-            )
+            products_only = all(self.is_product(p) for p in rest if buffers_of(p) & set(buffers))
             slot, phase = (Buffer(f"{name}_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
             channel = Channel(name, buffers, stages, slot, phase, products_only)
-            for b in buffers:
-                self.versions[b] = stages
-            before = members[-1][0]
-            at = sum(1 for k in range(before) if k not in taken)
-            rings.append(_Ring(channel, rest[first], rest[last], tuple(c for _, c in members), at))
-        return rings, rest, _Production(tuple(rings), tuple(rest))
+            self.versions.update(dict.fromkeys(buffers, stages))
+            rings.append(_Ring(channel, rest[first], rest[last], tuple(members)))
+        return rings, rest
 
     def written_out(self, copy: Copy, names: Mapping[Var, Expr]) -> Copy:
         """The copy without names that its sequence binds: it moves to the front."""
@@ -216,13 +205,14 @@ class _Handover:
         parts: Sequence[Stmt],
         rings: Sequence[_Ring],
         in_loop: bool,
-        order: _Order,
-        carried: bool = False,
-        first: Expr | None = None,
+        *,
+        pinned: Stmt | None = None,
+        carried: Expr | None = None,
     ) -> list[Stmt]:
         """The statements with Acquire and Release around the uses of each ring, and waits for products.
 
-        carried: the only product stays under way at the end; first: true in the first iteration.
+        pinned: the statement whose wait ptxas shall not move up; carried: the only product stays under way at
+        the end, and this says that one of an earlier iteration is.
         """
         out: list[Stmt] = []
         flying: list[_Flight] = []
@@ -237,31 +227,27 @@ class _Handover:
             out.extend(r for f in done for r in f.after)
 
         for part in parts:
-            product = isinstance(part, Gemm) and self.chosen(part) == WGMMA
             used = fragments_of(part)
             out += [Acquire(r.channel, loc=r.copies[0].loc) for r in rings if r.first is part]
-            blocking = [k for k, f in enumerate(flying) if self.conflict(f, part, used, product)]
+            blocking = [k for k, f in enumerate(flying) if self.conflict(f, part, used)]
             if blocking:
-                if order.keep is part and self.configs.get(PIN_WAIT, False):
+                if pinned is part and self.configs.get(PIN_WAIT, False):
                     held = next((r for r in rings if r.channel in flying[blocking[-1]].channels), None)
                     if held is not None:
                         out.append(Acquire(held.channel, again=True))
                 land(blocking[-1] + 1)
             ending = [r for r in rings if r.last is part]
-            if product:
-                assert isinstance(part, Gemm)
+            if self.is_product(part):
                 out.append(Issue(self.token, (part,), loc=part.loc))
                 reads = frozenset(r.channel for r in rings if buffers_of(part) & set(r.channel.buffers))
                 flight = _Flight(part, used, reads)
                 flying.append(flight)
                 for ring in ending:
-                    again = in_loop
-                    if carried:
-                        later = binary("eq", const(0), const(0)) if first is None else first
-                        flight.after.append(Release(ring.channel, "previous", True, later, loc=part.loc))
+                    if carried is not None:
+                        flight.after.append(Release(ring.channel, "previous", True, carried, loc=part.loc))
                     else:
-                        flight.after.append(Release(ring.channel, "own" if again else "none", loc=part.loc))
-                if carried:
+                        flight.after.append(Release(ring.channel, "own" if in_loop else "none", loc=part.loc))
+                if carried is not None:
                     out.append(Wait(self.token, 1))
                     out.extend(flight.after)
                 continue
@@ -273,21 +259,16 @@ class _Handover:
                     busy.after.append(release)
                 else:
                     out.append(release)
-        if not carried:
+        if carried is None:
             land(len(flying))
         return out
 
-    def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer], product: bool) -> bool:
+    def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer]) -> bool:
         """Whether a statement must wait for a product under way."""
         common = f.fragments & used
         if not common:
             return False
-        if (
-            product
-            and isinstance(part, Gemm)
-            and common == frozenset({part.c.buffer})
-            and part.c.buffer is f.product.c.buffer
-        ):
+        if self.is_product(part) and part.c.buffer is f.product.c.buffer and len(common) == 1:
             return part.clear_accum
         return True
 
@@ -295,57 +276,55 @@ class _Handover:
 
     def loop(self, loop: Pipelined, in_loop: bool) -> list[Stmt]:
         """A pipelined loop, its products overlapped where that is possible."""
-        original = loop
         low, high = bounds(loop.start, self.ranges), bounds(loop.stop, self.ranges)
         if low is not None and high is not None:
             self.ranges[loop.var] = (low[0], max(low[0], high[1] - 1))
-        parts = self.folded(_parts(loop.body))
-        table = read_table(loop, _parts(loop.body))
+        written = _parts(loop.body)
+        table = read_table(loop, written)
         stages = max(1, loop.num_stages)
         start, stop = int_value(loop.start), int_value(loop.stop)
         if start is not None and stop is not None:
             stages = max(1, min(stages, stop - start))
-        rings, rest, production = self.channels(parts, stages)
+        parts = self.folded(written)
+        rings, rest = self.channels(parts, stages)
         # With one version the next tile cannot come before the product that reads the last one is over.
         may = loop.num_stages >= 2 and not self.configs.get(NO_OVERLAP, False)
         overlap, why = self.overlap(rest, rings) if may else ("", "")
-        if table is not None:
-            rest = [p for p in table.arrange(parts) if p in rest] if overlap != "trailing" else rest
+        if table is not None and overlap != "trailing":
+            parts = self.folded(table.arrange(written))
+            rings, rest = self.channels(parts, stages)
         names = ", ".join(r.channel.name for r in rings)
         text = (
             f"the producer keeps up to {stages} versions of {names} filled"
             if rings
             else "no tile is brought in"
         )
-        self.record(original, parts, rings, stages, text + why, bool(overlap))
+        self.record(loop, parts, rings, stages, text + why, bool(overlap))
         k, loc = loop.var, loop.loc
         if overlap == "carried":
-            started = binary("gt", k, loop.start)
-            body = self.consumed(rest, rings, True, _Order(rest), True, started)
-            body = self.versioned(rings, production.at(body))
+            body = self.consumed(rest, rings, True, carried=binary("gt", k, loop.start))
+            body = self.versioned(rings, in_front(_produced(rings), body))
             some = binary("lt", loop.start, loop.stop)
-            owned = tuple(
-                dict.fromkeys(p.c.buffer for p in rest if isinstance(p, Gemm) and self.chosen(p) == WGMMA)
-            )
-            tail: list[Stmt] = [Wait(self.token, 0, owned)]
+            (product,) = (p for p in rest if self.is_product(p))
+            tail: list[Stmt] = [Wait(self.token, 0, (product.c.buffer,))]
             if in_loop:
                 tail += [
                     Release(r.channel, "previous", False, some) for r in rings if self.is_product(r.last)
                 ]
             return [For(k, loop.start, loop.stop, seq(*body), loc=loc), *tail]
         if overlap == "trailing":
-            return self.trailing(loop, rest, rings, production)
-        body = self.consumed(rest, rings, True, _Order(rest))
-        return [For(k, loop.start, loop.stop, seq(*self.versioned(rings, production.at(body))), loc=loc)]
+            return self.trailing(loop, rest, rings)
+        body = in_front(_produced(rings), self.consumed(rest, rings, True))
+        return [For(k, loop.start, loop.stop, seq(*self.versioned(rings, body)), loc=loc)]
 
-    def is_product(self, s: Stmt) -> bool:
+    def is_product(self, s: object) -> TypeGuard[Gemm]:
         """Whether a statement is a product on warpgroups."""
         return isinstance(s, Gemm) and self.chosen(s) == WGMMA
 
     def overlap(self, parts: Sequence[Stmt], rings: Sequence[_Ring]) -> tuple[Overlap, str]:
         """Which of the two ways to overlap applies, and a half-sentence."""
-        products = [p for p in parts if isinstance(p, Gemm) and self.is_product(p)]
-        inside = [n for p in parts for n in walk(p) if isinstance(n, Gemm) and self.chosen(n) == WGMMA]
+        products = [p for p in parts if self.is_product(p)]
+        inside = [n for p in parts for n in walk(p) if self.is_product(n)]
         if len(products) != len(inside) or not products:
             return "", ""
         if len(products) == 1 and products[0].a.buffer.scope == "shared":
@@ -359,13 +338,13 @@ class _Handover:
             return "", ""
         last = products[-1]
         if len(products) == 2 and parts[-1] is last and last.a.buffer.scope == "fragment":
-            order = _Order(parts, last)
+            ahead, _ = _around(parts, last)
             first = products[0]
             own = {b for r in rings if r.first is last and r.last is last for b in r.channel.buffers}
             named = {p.var for p in parts if isinstance(p, Bind)} & variables(last)
             if (
                 last.b.buffer in own
-                and first in order.ahead
+                and first in ahead
                 and not named
                 and not fragments_of(first) & fragments_of(last)
             ):
@@ -373,22 +352,20 @@ class _Handover:
                 return "trailing", f"; the product into {b} trails by an iteration, under the work on {a}"
         return "", ""
 
-    def trailing(
-        self, loop: Pipelined, parts: list[Stmt], rings: Sequence[_Ring], production: _Production
-    ) -> list[Stmt]:
+    def trailing(self, loop: Pipelined, parts: list[Stmt], rings: Sequence[_Ring]) -> list[Stmt]:
         """The loop with its last product an iteration behind: a first iteration without it, and it at the
         end.
         """
         last = parts[-1]
         assert isinstance(last, Gemm)
-        order = _Order(parts, last)
-        lead = next(k for k, p in enumerate(order.ahead) if self.is_product(p)) + 1
+        ahead, behind = _around(parts, last)
+        lead = next(k for k, p in enumerate(ahead) if self.is_product(p)) + 1
         k, loc = loop.var, loop.loc
         before = self.shifted(last, k, k - 1)
         own = [r for r in rings if r.last is last]
         mine = [dataclasses.replace(r, first=before, last=before) for r in own]
         others = [r for r in rings if r.last is not last]
-        ordered = (*order.ahead, *order.behind)
+        ordered = (*ahead, *behind)
         names = {
             n.var: Var(n.var.name, dtype=n.var.dtype) for p in ordered for n in walk(p) if isinstance(n, Bind)
         }
@@ -397,18 +374,17 @@ class _Handover:
         first_rings = [
             dataclasses.replace(r, first=renamed[id(r.first)], last=renamed[id(r.last)]) for r in others
         ]
-        head = self.consumed(first_parts, first_rings, True, _Order(first_parts))
-        steady = [*order.ahead[:lead], before, *order.ahead[lead:], *order.behind]
-        kept = _Order(steady, keep=order.behind[0] if order.behind else None)
-        body = self.consumed(steady, [*others, *mine], True, kept)
+        head = self.consumed(first_parts, first_rings, True)
+        steady = [*ahead[:lead], before, *ahead[lead:], *behind]
+        body = self.consumed(steady, [*others, *mine], True, pinned=behind[0] if behind else None)
         end = self.shifted(last, k, loop.stop - 1)
         closing = [dataclasses.replace(r, first=end, last=end) for r in own]
-        tail = self.consumed([end], closing, True, _Order([end]))
+        tail = self.consumed([end], closing, True)
         some = binary("lt", loop.start, loop.stop)
         produced_first = [
             Produce(r.channel, tuple(self.shifted(c, k, loop.start, names) for c in r.copies)) for r in rings
         ]
-        steady_loop = For(k, loop.start + 1, loop.stop, seq(*in_front(production.produced(), body)), loc=loc)
+        steady_loop = For(k, loop.start + 1, loop.stop, seq(*in_front(_produced(rings), body)), loc=loc)
         whole = seq(*in_front(produced_first, head), steady_loop, *tail)
         whole = whole if is_const(some, True) else If(some, whole, loc=loc)
         return self.versioned(rings, [whole])
@@ -444,31 +420,17 @@ class _Handover:
 
 @dataclass(frozen=True)
 class _Ring:
-    """A channel of a sequence, the statements that use it first and last, its copies, and how many statements
-    of the rest precede them.
-    """
+    """A channel of a sequence, the statements that use it first and last, and its copies."""
 
     channel: Channel
     first: Stmt
     last: Stmt
     copies: tuple[Copy, ...]
-    at: int
 
 
-@dataclass(frozen=True)
-class _Production:
-    """Where the copies of a sequence stood."""
-
-    rings: tuple[_Ring, ...]
-    rest: tuple[Stmt, ...]
-
-    def produced(self) -> list[Stmt]:
-        """The producer's part."""
-        return [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in self.rings]
-
-    def at(self, body: list[Stmt]) -> list[Stmt]:
-        """The body with the producer's part in front."""
-        return in_front(self.produced(), body)
+def _produced(rings: Sequence[_Ring]) -> list[Stmt]:
+    """The producer's part of a sequence."""
+    return [Produce(r.channel, r.copies, loc=r.copies[0].loc) for r in rings]
 
 
 def in_front(produced: Sequence[Stmt], body: list[Stmt]) -> list[Stmt]:
@@ -493,33 +455,22 @@ def _closure(names: Sequence[Bind], needed: set[Var]) -> list[Bind]:
     return kept[::-1]
 
 
-class _Order:
-    """The statements before a trailing product: those that may run while it is under way (`ahead`), and those
-    that must follow its end (`behind`), each in their order. keep: the statement whose wait should not
-    move up.
+def _around(parts: Sequence[Stmt], last: Gemm) -> tuple[list[Stmt], list[Stmt]]:
+    """The statements before a trailing product: those that may run while it is under way, and those that must
+    follow its end, each in their order.
     """
-
-    def __init__(self, parts: Sequence[Stmt], last: Gemm | None = None, keep: Stmt | None = None) -> None:
-        self.keep = keep
-        self.ahead: list[Stmt] = []
-        self.behind: list[Stmt] = []
-        if last is None:
-            return
-        owned = fragments_of(last)
-        for p in parts[:-1]:
-            blocked = bool(fragments_of(p) & owned) or any(depends(p, q) for q in self.behind)
-            (self.behind if blocked else self.ahead).append(p)
+    owned = fragments_of(last)
+    ahead: list[Stmt] = []
+    behind: list[Stmt] = []
+    for p in parts[:-1]:
+        blocked = bool(fragments_of(p) & owned) or any(depends(p, q) for q in behind)
+        (behind if blocked else ahead).append(p)
+    return ahead, behind
 
 
 def buffers_of(s: Stmt) -> set[Buffer]:
     """Every buffer that a statement names."""
-    found: set[Buffer] = set()
-    for n in walk(s):
-        if isinstance(n, Region | Load | Store | AtomicRMW):
-            found.add(root_of(n.buffer))
-        elif isinstance(n, Stmt) and isinstance(buffer := getattr(n, "buffer", None), Buffer):
-            found.add(root_of(buffer))
-    return found
+    return set[Buffer]().union(*uses(s))
 
 
 def fragments_of(s: Stmt) -> frozenset[Buffer]:
@@ -527,21 +478,9 @@ def fragments_of(s: Stmt) -> frozenset[Buffer]:
     return frozenset(b for b in buffers_of(s) if b.scope == "fragment")
 
 
-def writes_of(s: Stmt) -> set[Buffer]:
-    """Buffers that a statement may write."""
-    found: set[Buffer] = set()
-    for n in walk(s):
-        if isinstance(n, TileOp):
-            found |= {root_of(r.buffer) for r in n.writes}
-        elif isinstance(n, Store | AtomicRMW):
-            found.add(root_of(n.buffer))
-    return found
-
-
 def depends(later: Stmt, earlier: Stmt) -> bool:
     """Whether two statements must keep their order."""
-    a, b = writes_of(later), writes_of(earlier)
-    if a & buffers_of(earlier) or b & buffers_of(later):
+    if uses(later)[1] & buffers_of(earlier) or uses(earlier)[1] & buffers_of(later):
         return True
     bound = {n.var for n in walk(earlier) if isinstance(n, Bind)}
     return bool(bound & variables(later))

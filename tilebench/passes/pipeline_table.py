@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilebench.errors import SyncError
-from tilebench.ir.expr import Load
-from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import Bind, Buffer, Pipelined, Stmt, Store, TileOp
-from tilebench.passes.regions import root_of
+from tilebench.ir.tile import Bind, Buffer, Pipelined, Stmt
+from tilebench.passes.regions import uses
 
 
 @dataclass(frozen=True)
@@ -121,29 +119,8 @@ def _check_dependences(loop: Pipelined, parts: Sequence[Stmt], table: Table) -> 
 
 
 def _conflict(a: Stmt, b: Stmt) -> Buffer | None:
-    (ra, wa), (rb, wb) = _uses(a), _uses(b)
+    (ra, wa), (rb, wb) = uses(a), uses(b)
     return next(iter((wa & (rb | wb)) | (ra & wb)), None)
-
-
-def _uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
-    reads: set[Buffer] = set()
-    writes: set[Buffer] = set()
-    for n in walk(s):
-        if isinstance(n, TileOp):
-            reads |= {root_of(r.buffer) for r in n.reads}
-            writes |= {root_of(r.buffer) for r in n.writes}
-        elif isinstance(n, Load):
-            reads.add(root_of(n.buffer))
-        elif (
-            isinstance(n, Stmt)
-            and not isinstance(n, Store)
-            and isinstance(buffer := getattr(n, "buffer", None), Buffer)
-        ):
-            reads.add(root_of(buffer))
-            writes.add(root_of(buffer))
-        elif isinstance(n, Store):
-            writes.add(root_of(n.buffer))
-    return reads, writes
 
 
 def _wrong(loop: Pipelined, code: str, what: str, fix: str) -> SyncError:

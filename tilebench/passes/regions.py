@@ -136,3 +136,25 @@ def leaves_loop(s: Stmt) -> bool:
     if isinstance(s, For | While | Pipelined):
         return False
     return any(leaves_loop(c) for c in children(s) if isinstance(c, Stmt))
+
+
+def uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
+    """The buffers of every scope that a statement may read, and those that it may write; roots of views."""
+    reads: set[Buffer] = set()
+    writes: set[Buffer] = set()
+    for n in walk(s):
+        if isinstance(n, TileOp):
+            reads |= {root_of(r.buffer) for r in n.reads}
+            writes |= {root_of(r.buffer) for r in n.writes}
+        elif isinstance(n, Load):
+            reads.add(root_of(n.buffer))
+        elif (
+            isinstance(n, Stmt)
+            and not isinstance(n, Store)
+            and isinstance(buffer := getattr(n, "buffer", None), Buffer)
+        ):
+            reads.add(root_of(buffer))
+            writes.add(root_of(buffer))
+        elif isinstance(n, Store):
+            writes.add(root_of(n.buffer))
+    return reads, writes
