@@ -89,24 +89,17 @@ def _with_producer(op: Op, offers: tuple[Offer, ...], division: Specialisation) 
     if not isinstance(op, Copy):
         return offers
     if op not in division.copies:
-        reason = division.against.get(op, division.reason)
-        offers = tuple(
-            Offer(o.instruction, False, reason) if o.legal and o.instruction.name == BULK else o
-            for o in offers
-        )
+        offers = _without(offers, BULK, division.against.get(op, division.reason))
     if not division.copies:
-        alone = "only kernels with a producer store with bulk copies"
-        return tuple(
-            Offer(o.instruction, False, alone) if o.legal and o.instruction.name == STORE else o
-            for o in offers
-        )
-    if division.copies:
-        alone = "the producer's bulk copies are the ones that run ahead"
-        offers = tuple(
-            Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o
-            for o in offers
-        )
-    return offers
+        return _without(offers, STORE, "only kernels with a producer store with bulk copies")
+    return _without(offers, ASYNCHRONOUS, "the producer's bulk copies are the ones that run ahead")
+
+
+def _without(offers: tuple[Offer, ...], name: str, reason: str) -> tuple[Offer, ...]:
+    """The offers, with a reason against the instruction `name`."""
+    return tuple(
+        Offer(o.instruction, False, reason) if o.legal and o.instruction.name == name else o for o in offers
+    )
 
 
 def bound_indices(body: Stmt) -> Mapping[Var, Expr]:
@@ -143,10 +136,7 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
     alone = "nothing to overlap with: the copy is in no loop with num_stages of 2 or more"
-    return tuple(
-        Offer(o.instruction, False, alone) if o.legal and o.instruction.name == ASYNCHRONOUS else o
-        for o in offers
-    )
+    return _without(offers, ASYNCHRONOUS, alone)
 
 
 def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
@@ -157,10 +147,7 @@ def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple
         buffer = region.buffer
         if buffer.scope == "shared" and (buffer in layouts or buffer in viewed):
             why = "has a layout of the program's own" if buffer in layouts else "is reread by a view"
-            return tuple(
-                Offer(o.instruction, False, f"{buffer.name} {why}")
-                if o.legal and o.instruction.name == WGMMA else o for o in offers
-            )  # fmt: skip
+            return _without(offers, WGMMA, f"{buffer.name} {why}")
     return offers
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilebench.errors import InternalError
 from tilebench.ir.dtype import uint64
-from tilebench.ir.expr import Expr, binary, const, is_const, select
+from tilebench.ir.expr import Expr, Var, binary, const, select
 from tilebench.ir.hopper import (
     BulkLoad,
     MBarrierArrive,
@@ -20,7 +20,7 @@ from tilebench.ir.hopper import (
     MBarrierInitFence,
     MBarrierWait,
 )
-from tilebench.ir.rewrite import seq, walk
+from tilebench.ir.rewrite import children, seq, variables, walk
 from tilebench.ir.thread import Barrier, Memory, shared_memory
 from tilebench.ir.tile import (
     Acquire,
@@ -38,7 +38,7 @@ from tilebench.ir.tile import (
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import boxes, coordinates
 from tilebench.passes.lower.builder import Builder
-from tilebench.passes.lower.statements import lower_for, lower_stmt
+from tilebench.passes.lower.statements import lower_for, lower_if, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
 
 
@@ -133,34 +133,24 @@ def lower_producer(b: Builder, body: Stmt, channels: list[Channel]) -> None:
         _produce_in(b, body, _needed(body))
 
 
-def _needed(body: Stmt) -> set[object]:
+def _needed(body: Stmt) -> set[Var]:
     """Names that the producer's statements use, directly or through others."""
-    wanted: set[object] = set()
-    binds = [n for n in walk(body) if isinstance(n, Bind)]
+    wanted: set[Var] = set()
 
     def collect(s: Stmt) -> None:
         if isinstance(s, Produce):
-            for c in s.copies:
-                assert isinstance(c, Copy)
-                for e in (*c.source.offsets, *c.destination.offsets):
-                    wanted.update(walk(e))
+            wanted.update(*(variables(c) for c in s.copies))
         elif _concerns(s):
-            own = (
-                (s.start, s.stop, s.step)
-                if isinstance(s, For)
-                else (s.condition,)
-                if isinstance(s, If)
-                else ()
-            )
-            for e in own:
-                wanted.update(walk(e))
-            for c in _inner(s):
-                collect(c)
+            for child in children(s):
+                if isinstance(child, Stmt):
+                    collect(child)
+                else:
+                    wanted.update(variables(child))
 
     collect(body)
-    for bind in reversed(binds):
+    for bind in reversed([n for n in walk(body) if isinstance(n, Bind)]):
         if bind.var in wanted:
-            wanted.update(walk(bind.value))
+            wanted |= variables(bind.value)
     return wanted
 
 
@@ -168,13 +158,7 @@ def _concerns(s: Stmt) -> bool:
     return any(isinstance(n, Produce) for n in walk(s))
 
 
-def _inner(s: Stmt) -> list[Stmt]:
-    from tilebench.ir.rewrite import children
-
-    return [c for c in children(s) if isinstance(c, Stmt)]
-
-
-def _produce_in(b: Builder, s: Stmt, needed: set[object]) -> None:
+def _produce_in(b: Builder, s: Stmt, needed: set[Var]) -> None:
     if isinstance(s, Bind):
         if s.var in needed:
             lower_stmt(b, s)
@@ -196,17 +180,7 @@ def _produce_in(b: Builder, s: Stmt, needed: set[object]) -> None:
                 plain = For(s.var, s.start, s.stop, s.body, loc=s.loc)
                 lower_for(b, plain, lambda body: _produce_in(b, body, needed))
             case If():
-                condition = b.condition(s.condition)
-                if not is_const(condition, False):
-                    with b.inside() as then, b.knowing(s.condition):
-                        _produce_in(b, s.then, needed)
-                    orelse: list[Stmt] = []
-                    if s.orelse is not None and not is_const(condition, True):
-                        with b.inside() as orelse:
-                            _produce_in(b, s.orelse, needed)
-                    b.emit(If(condition, seq(*then), seq(*orelse) if orelse else None))
-                elif s.orelse is not None:
-                    _produce_in(b, s.orelse, needed)
+                lower_if(b, s, lambda body: _produce_in(b, body, needed))
             case _:
                 raise InternalError("TB902", f"a producer cannot run {type(s).__name__}", at=s.loc)
 

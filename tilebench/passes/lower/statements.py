@@ -67,7 +67,7 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
             case While():
                 _while(b, s)
             case If():
-                _if(b, s)
+                lower_if(b, s, lambda body: lower_stmt(b, body))
             case Break() | Continue():
                 b.emit(s)
             case Bind():
@@ -183,20 +183,21 @@ def _while(b: Builder, s: While) -> None:
     b.emit(While(const(True), seq(*head, leave, *body)))
 
 
-def _if(b: Builder, s: If) -> None:
+def lower_if(b: Builder, s: If, visit: Callable[[Stmt], None]) -> None:
+    """An If around what `visit` makes of its arms; one arm alone where the condition is known."""
     condition = b.condition(s.condition)
     if isinstance(condition, Const):
         arm = s.then if condition.value else s.orelse
         if arm is not None:
-            lower_stmt(b, arm)
+            visit(arm)
         return
     diverges = b.is_per_thread(s)
     with b.inside() as then, b.knowing(s.condition), b.diverging(diverges):
-        lower_stmt(b, s.then)
+        visit(s.then)
     orelse: list[Stmt] = []
     if s.orelse is not None:
         with b.inside() as orelse, b.diverging(diverges):
-            lower_stmt(b, s.orelse)
+            visit(s.orelse)
     if then or orelse:
         b.emit(If(condition, seq(*then), seq(*orelse) if orelse else None))
 
@@ -362,4 +363,4 @@ def fragments_of(op: TileOp) -> list[Buffer]:
     return found
 
 
-__all__ = ["fragments_of", "is_const", "lower_for", "lower_op", "lower_stmt"]
+__all__ = ["fragments_of", "is_const", "lower_for", "lower_if", "lower_op", "lower_stmt"]
