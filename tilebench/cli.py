@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from tilebench.report import to_json
+    from tilebench.codec import to_json
     from tilebench.views.summary import text
 
     try:

@@ -9,14 +9,12 @@ it.
 
 from __future__ import annotations
 
-import base64
-import dataclasses
-import types
-import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
-import numpy as np
+import numpy as np  # noqa: TC002 # from_json reads the fields' types
+
+from tilebench.codec import converted
 
 REPORT_MIME = "application/vnd.tilebench.report+json"
 REPORT_VERSION = 1
@@ -654,37 +652,11 @@ class Report:
     """What the compiler chose for the kernel as a whole, a sentence each: who copies, what overlaps ..."""
 
 
-# ------------------------------------------------------------------ JSON
-
 T = TypeVar("T")
 
 
-def to_json(value: Any) -> Any:
-    """Plain JSON data: dataclasses as objects, arrays as {"dtype", "shape", "base64"}; NaN and infinity as
-    strings.
-    """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, np.ndarray):
-        data = np.ascontiguousarray(cast("np.ndarray[Any, np.dtype[Any]]", value))
-        return {
-            "dtype": data.dtype.str,
-            "shape": list(data.shape),
-            "base64": base64.b64encode(data.tobytes()).decode(),
-        }
-    if isinstance(value, dict):
-        return {str(k): to_json(v) for k, v in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [to_json(v) for v in cast("list[Any]", value)]
-    if isinstance(value, np.generic):
-        return to_json(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value
-
-
 def from_json(kind: type[T], data: Any) -> T:
-    """The dataclass `kind` from what `to_json` made.
+    """The dataclass `kind` from what `codec.to_json` made.
 
     Unknown fields are ignored; raises ValueError on a newer version.
     """
@@ -696,35 +668,4 @@ def from_json(kind: type[T], data: Any) -> T:
         raise ValueError(
             f"report version {data['version']} is newer than {REPORT_VERSION}: update tilebench to open it"
         )
-    return cast("T", _convert(kind, data))
-
-
-def _convert(kind: Any, data: Any) -> Any:
-    origin, args = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if data is None:
-            return None
-        return _convert(next(a for a in args if a is not type(None)), data)
-    if origin is tuple:
-        items = list(data)
-        if len(args) == 2 and args[1] is Ellipsis:
-            return tuple(_convert(args[0], item) for item in items)
-        return tuple(_convert(a, item) for a, item in zip(args, items, strict=True))
-    if origin is dict:
-        return {k: _convert(args[1], v) for k, v in data.items()}
-    if origin is Literal:
-        if data not in args:
-            raise ValueError(f"{data!r} is none of {args}")
-        return data
-    if kind is np.ndarray:
-        dtype = np.dtype(str(data["dtype"]))
-        if dtype.hasobject:
-            raise ValueError("arrays of objects are not accepted")
-        return np.frombuffer(base64.b64decode(data["base64"]), dtype).reshape(data["shape"])
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        known = {f.name for f in dataclasses.fields(kind)}
-        return cast("Any", kind)(**{k: _convert(hints[k], v) for k, v in data.items() if k in known})
-    if kind is float:
-        return float(data)
-    return data
+    return cast("T", converted(kind, data))

@@ -13,7 +13,8 @@ from tests.browser.harness import model_data, mount
 from tests.browser.test_board import LUMINANCE, status, tab
 from tests.views.fixture import load
 from tests.views.more import compared, everything, sliding, with_history
-from tilebench.report import Finding, Report, Span, to_json
+from tilebench.codec import to_json
+from tilebench.report import Finding, Report, Span
 from tilebench.views.timeline import chrome_trace
 
 SEL = "window.board.model.get('sel')"

@@ -11,11 +11,12 @@ import pytest
 
 import tilebench
 import tilebench.language as T
+from tilebench.codec import to_json
 from tilebench.errors import LaunchError, TileError
 from tilebench.kernel.record import Moment, Recording, record, steps_on, trace_of, with_traces
 from tilebench.kernel.session import run
 from tilebench.kernel.writers import block_of
-from tilebench.report import Report, from_json, to_json
+from tilebench.report import Report, from_json
 from tilebench.views import trace as codec
 from tilebench.views.step import lean
 from tilebench.views.widget import packed

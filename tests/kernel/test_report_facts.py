@@ -9,9 +9,10 @@ import tilebench
 from tests.kernels import programs
 from tilebench.backends.cuda import nvrtc, sass
 from tilebench.backends.cuda.live import live_registers, mix, opcode
+from tilebench.codec import to_json
 from tilebench.kernel import accesses
 from tilebench.passes.stages import Lowered
-from tilebench.report import Report, from_json, to_json
+from tilebench.report import Report, from_json
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 

@@ -10,8 +10,9 @@ import pytest
 
 import tilebench
 from tests.kernels import programs
+from tilebench.codec import to_json
 from tilebench.kernel.export import write_report
-from tilebench.report import Report, from_json, to_json
+from tilebench.report import Report, from_json
 
 
 def report_of(program: Any, target: str = "emu:sm_90a") -> Report:

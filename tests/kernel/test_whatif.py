@@ -16,11 +16,12 @@ import tilebench
 import tilebench.language as T
 from tests.kernels import programs
 from tilebench import config
+from tilebench.codec import to_json
 from tilebench.errors import LaunchError
 from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.whatif import WhatIf, whatif
 from tilebench.kernel.whatif_panel import Panel
-from tilebench.report import REPORT_MIME, Report, from_json, to_json
+from tilebench.report import REPORT_MIME, Report, from_json
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 SMALL = {"M": 256, "N": 256, "K": 256}

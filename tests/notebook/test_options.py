@@ -12,8 +12,9 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from tilebench.codec import to_json
 from tilebench.notebook.completion import COMMANDS, OPTIONS, SHOWN, Known, candidates
-from tilebench.report import REPORT_MIME, VIEWS, to_json
+from tilebench.report import REPORT_MIME, VIEWS
 
 CELL = """BLOCK = 32
 

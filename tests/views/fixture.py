@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilebench.codec import to_json
 from tilebench.layouts import atoms
 from tilebench.layouts.fragment import FragmentLayout
 from tilebench.layouts.shared import SharedLayout, swizzled
@@ -46,7 +47,6 @@ from tilebench.report import (
     TraceWrite,
     WorstElement,
     from_json,
-    to_json,
 )
 from tilebench.views import trace as codec
 

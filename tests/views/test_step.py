@@ -14,7 +14,8 @@ import pytest
 
 from tests.views.fixture import load
 from tests.views.test_bundle import node
-from tilebench.report import TraceStep, to_json
+from tilebench.codec import to_json
+from tilebench.report import TraceStep
 from tilebench.views import step, whole
 from tilebench.views import trace as codec
 

@@ -14,7 +14,8 @@ import pytest
 
 from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
-from tilebench.report import REPORT_MIME, CodeText, Figure, Report, from_json, to_json
+from tilebench.codec import to_json
+from tilebench.report import REPORT_MIME, CodeText, Figure, Report, from_json
 from tilebench.views import Board, Comparison, page, smem, timeline, warps, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME

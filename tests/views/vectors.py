@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.views.fixture import fragment_info, shared_info
+from tilebench.codec import to_json
 from tilebench.layouts import atoms
 from tilebench.layouts.digits import Digit
 from tilebench.layouts.fragment import FragmentLayout
@@ -23,7 +24,7 @@ from tilebench.layouts.shared import (
     swizzled,
     swizzled_transposed,
 )
-from tilebench.report import LayoutInfo, to_json
+from tilebench.report import LayoutInfo
 from tilebench.views import layout
 
 PATH = Path(__file__).resolve().parent.parent / "golden" / "layout_vectors.json"

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tilebench.report import REPORT_VERSION, Report, from_json, to_json
+from tilebench.codec import to_json
+from tilebench.report import REPORT_VERSION, Report, from_json
 
 ENDINGS = (".tbz", ".json", ".html")
 TRACE = ".trace.json"

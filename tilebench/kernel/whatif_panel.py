@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from tilebench.codec import to_json
 from tilebench.kernel.compiling import Cancelled, Compile
-from tilebench.report import TriedPoint, to_json
+from tilebench.report import TriedPoint
 
 if TYPE_CHECKING:
     from tilebench.kernel.whatif import WhatIf

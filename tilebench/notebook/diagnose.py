@@ -55,7 +55,7 @@ class Diagnosis:
 
     def message(self, request: object) -> dict[str, Any]:
         """As JSON data for the editor."""
-        from tilebench.report import to_json
+        from tilebench.codec import to_json
 
         return {
             "id": request,

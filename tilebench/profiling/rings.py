@@ -29,8 +29,8 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.ops.copy.bulk import STORE
-from tilebench.passes.handover import writes_of
 from tilebench.passes.persistent import FACT
+from tilebench.passes.regions import uses
 from tilebench.passes.stages import Scheduled
 from tilebench.profiling import timeline
 from tilebench.profiling.actions import (
@@ -318,7 +318,7 @@ class _Reader:
         alone = max(issue, special, ports) + pipes.latency / rates.clocks
         if alone <= 0:
             return
-        writes = tuple(b for b in writes_of(s) if b.scope == "shared")
+        writes = tuple(b for b in uses(s)[1] if b.scope == "shared")
         reaches = work.read.get("global", 0.0) > 0
         moved = part / rates.copy_bytes
         self.actions.append(Compute(s, issue, special, alone, iteration, self.tile, moved, reaches, writes))

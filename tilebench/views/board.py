@@ -6,7 +6,8 @@ import base64
 from collections.abc import Sequence
 from typing import Any, cast
 
-from tilebench.report import REPORT_MIME, REPORT_VERSION, VIEWS, Report, to_json
+from tilebench.codec import to_json
+from tilebench.report import REPORT_MIME, REPORT_VERSION, VIEWS, Report
 from tilebench.views import code, diff, step, summary, whole
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"

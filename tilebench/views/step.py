@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.report import Report, Trace, to_json
+from tilebench.codec import to_json
+from tilebench.report import Report, Trace
 from tilebench.views import trace as codec
 from tilebench.views.base import (
     QUIET,

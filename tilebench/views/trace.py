@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tilebench.report import Trace, TraceSite, TraceStep, TraceWrite, to_json
+from tilebench.codec import to_json
+from tilebench.report import Trace, TraceSite, TraceStep, TraceWrite
 
 Precision = str
 """'exact', 'half' (2 bytes for a float32) or 'byte'."""

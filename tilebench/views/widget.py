@@ -13,7 +13,8 @@ from typing import Any, cast
 import anywidget
 import traitlets
 
-from tilebench.report import BUS_KEYS, Report, to_json
+from tilebench.codec import to_json
+from tilebench.report import BUS_KEYS, Report
 from tilebench.views import code
 from tilebench.views.bundle import bundle, styles
 
