@@ -56,10 +56,10 @@ def test_an_interrupt_ends_a_kernel_within_a_second(kind: str) -> None:
     executable = build(check(spinning(kind), CPU), CPU)
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
-    start = time.perf_counter()
+    start = time.process_time()  # one thread spins, so the process's own time is the kernel's
     with pytest.raises(KeyboardInterrupt):
         run_native(spinning(kind), np.zeros(1, np.int32), built=executable)
-    assert time.perf_counter() - start < 1.3
+    assert time.process_time() - start < 1.3
     timer.join()
     out = np.zeros(512, np.float32)
     run_native(adding(), np.arange(512, dtype=np.float32), out)
