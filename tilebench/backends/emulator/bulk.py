@@ -75,6 +75,7 @@ def _check_map(
 ) -> None:
     size = tensor.memory.dtype.bytes
     inner = tensor.box[0] * size
+    steps = [s for s, n in zip(strides[1:], sizes[1:], strict=False) if n > 1]  # others: the host rounds up
     why = ""
     if not 1 <= len(sizes) <= 5 or len(strides) != len(sizes) or len(tensor.box) != len(sizes):
         why = f"it has {len(sizes)} sizes, {len(strides) - 1} strides and a box of {len(tensor.box)}"
@@ -88,8 +89,7 @@ def _check_map(
         why = f"its swizzle spans {tensor.swizzle} bytes, not 32, 64 or 128"
     elif tensor.swizzle and inner > tensor.swizzle:
         why = f"the innermost extent of its box has {inner} bytes, and its swizzle spans {tensor.swizzle}"
-    elif any(s * size % 16 or s <= 0 for s in strides[1:]):
-        bad = next(s for s in strides[1:] if s * size % 16 or s <= 0)
+    elif (bad := next((s for s in steps if s * size % 16 or s <= 0), None)) is not None:
         why = f"a stride has {bad * size} bytes, no positive multiple of 16"
     elif sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) >= len(flat) - origin:
         why = f"its extents {sizes} and strides {strides} reach beyond the tensor"
