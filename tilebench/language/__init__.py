@@ -47,6 +47,7 @@ from tilebench.language.annotations import (
 )  # fmt: skip
 from tilebench.language.dtypes import SPELLINGS as _SPELLINGS
 from tilebench.language.dtypes import dtype
+from tilebench.language.dtypes import named_type as _named_type
 from tilebench.language.launch import (
     Kernel,
     WarpSpecialize,
@@ -482,4 +483,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)
+    named = _named_type(name)
+    if named is not None:
+        return named
     raise AttributeError(f"module 'tilebench.language' has no attribute {name!r}{nearest(name, __all__)}")

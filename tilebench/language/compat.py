@@ -60,6 +60,7 @@ def compat(name: str) -> Verdict:
         return _pass_config(name, plain)
     import tilebench
     import tilebench.language as language
+    from tilebench.language.dtypes import NAMED
     from tilebench.language.names import refusal
 
     top_level = name.strip().startswith(("tilelang.", "tilebench.", "tl.")) and ".language." not in name
@@ -73,6 +74,9 @@ def compat(name: str) -> Verdict:
         return Verdict(name, "translated", _TRANSLATED[plain])
     if plain in _ACCEPTED:
         return Verdict(name, "accepted", _ACCEPTED[plain])
+    if plain in NAMED:
+        error = NAMED[plain].refusal()
+        return Verdict(name, "refused", error.why, error.fix)
     if hasattr(language, plain):
         doc = (getattr(language, plain).__doc__ or "").strip().partition("\n")[0]
         return Verdict(name, "supported", doc or "part of the language")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilebench.errors import TypeTileError, nearest
+from tilebench.errors import SyntaxTileError, TypeTileError, nearest
 from tilebench.ir.dtype import ALIASES, DTYPES, DType, as_dtype
 from tilebench.ir.expr import Expr, as_expr, cast, const
 
@@ -39,6 +39,37 @@ class ScalarType(DType, str):
         return self.bytes
 
 
+class NamedType(ScalarType):
+    """A type of TileLang's that a program may name (`T.float8_e8m0fnu`), but not compute with or store."""
+
+    def __new__(cls, name: str, *facts: Any) -> NamedType:
+        """As of any ScalarType."""
+        del facts
+        return str.__new__(cls, name)
+
+    def __call__(self, value: Any = 0) -> Expr:
+        """Raises TB121."""
+        del value
+        raise self.refusal()
+
+    def refusal(self) -> SyntaxTileError:
+        """The error for a use of it."""
+        return SyntaxTileError(
+            "TB121",
+            f"T.{self.name} is not offered",
+            why="this element type is not supported",
+            fix="T.float8_e4m3, T.float8_e5m2 or a wider type",
+        )
+
+
+NAMED: dict[str, NamedType] = {
+    name: NamedType(name, "float", bits)
+    for name, bits in {
+        "float8_e3m4": 8, "float8_e4m3b11fnuz": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8,
+        "float8_e8m0fnu": 8, "float6_e2m3fn": 6, "float6_e3m2fn": 6, "float4_e2m1fn": 4,
+        "float4_e2m1_unpacked": 8,
+    }.items()
+}  # fmt: skip
 SCALARS: dict[str, ScalarType] = {
     name: ScalarType(d.name, d.kind, d.bits, d.lanes) for name, d in DTYPES.items()
 }
@@ -48,8 +79,23 @@ SPELLINGS: dict[str, ScalarType] = {
 }
 
 
+def named_type(name: str) -> ScalarType | None:
+    """What `T.name` is beside the names that the module lists: `T.float32x2`, and the types only named."""
+    if name in NAMED:
+        return NAMED[name]
+    base, _, lanes = name.rpartition("x")
+    if base in SPELLINGS and lanes.isdecimal() and int(lanes) > 1:
+        return dtype(name)
+    return None
+
+
 def dtype(value: Any) -> ScalarType:
-    """`T.dtype(x)`: the type meant by a T, torch or NumPy dtype, a name, or a Python type. Raises TB204."""
+    """`T.dtype(x)`: the type meant by a T, torch or NumPy dtype, a name, or a Python type.
+
+    Raises TB204 for what is no type, TB121 for one that can only be named.
+    """
+    if isinstance(value, NamedType):
+        raise value.refusal()
     try:
         found = as_dtype(value)
     except KeyError:
