@@ -133,15 +133,15 @@ class SyntaxTileError(TileError):
     """TB1: a construct that the language does not have."""
 
 
-class TypeTileError(TileError):
-    """TB2: shapes, dtypes, scopes, indices."""
+class TypeTileError(TileError, ValueError):
+    """TB2: shapes, dtypes, scopes, indices. A ValueError too, as programs written for TileLang expect."""
 
 
-class LayoutError(TileError):
+class LayoutError(TileError, ValueError):
     """TB3: layouts and memory."""
 
 
-class SyncError(TileError):
+class SyncError(TileError, ValueError):
     """TB4: barriers, pipelines, races."""
 
 

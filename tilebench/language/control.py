@@ -335,10 +335,6 @@ def _fixed(value: Any, at: Loc | None) -> int:
     return number
 
 
-class NestedError(SyncError, ValueError):
-    """A T.Parallel inside another that is not one loop with it."""
-
-
 def _loop_statement(
     walker: Walker, loop: LoopSpec, variables: tuple[Var, ...], body: Stmt, dtype: DType, at: Loc | None
 ) -> Stmt:
@@ -359,7 +355,7 @@ def _loop_statement(
                 width, body = width or only.coalesced_width, only.body
             inner = next((n for n in walk(body) if isinstance(n, Parallel)), None)
             if inner is not None:
-                raise NestedError(
+                raise SyncError(
                     "TB412",
                     "a T.Parallel inside T.Parallel, with other statements around it",
                     at=inner.loc or at,

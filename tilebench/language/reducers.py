@@ -32,7 +32,7 @@ class Reducer(Buffer):
     op: str = "sum"
 
 
-class BatchError(TypeTileError, ValueError):
+class BatchError(TypeTileError):
     """A batch that does not divide the reducer."""
 
 

@@ -19,7 +19,7 @@ from tilebench.language.math import fma, rsqrt, sqrt
 MODES = ("rn", "rz", "ru", "rd")
 
 
-class RoundingError(TypeTileError, ValueError):
+class RoundingError(TypeTileError):
     """A rounding mode that there is not."""
 
 
