@@ -54,7 +54,9 @@ $(STAMP): pyproject.toml
 	    { echo "tilebench needs Python 3.11 or newer: make PYTHON=python3.12, say" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo "python3 -m venv failed: on Debian, apt-get install python3-venv" >&2; exit 1; }
-	@echo "setting up $(VENV) (a few minutes the first time)"
-	$(PY) -m pip install --quiet --disable-pip-version-check '$(TORCH)'
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "setting up $(VENV), once: a few minutes, most of them downloads"
+	@echo "1 of 2: PyTorch, $(TORCH)"
+	@$(PY) .ci/install.py '$(TORCH)'
+	@echo "2 of 2: tilebench with JupyterLab, LLVM, NVRTC and what the tests need"
+	@$(PY) .ci/install.py --editable '.[dev]'
 	@touch $(STAMP)

@@ -132,9 +132,9 @@ def test_keys_step_leap_and_play(page: Any) -> None:
     for _ in range(6):
         page.keyboard.press(".")
     page.keyboard.press("Shift+ArrowRight")
-    assert status(page).startswith("step 20 of 111 · k = 1 ·"), "the same statement of the next iteration"
+    assert status(page).startswith("step 19 / 110 · k = 1 ·"), "the same statement of the next iteration"
     page.keyboard.press("Shift+ArrowLeft")
-    assert status(page).startswith("step 7 of 111 · k = 0 ·")
+    assert status(page).startswith("step 6 / 110 · k = 0 ·")
     page.keyboard.press(",")
     assert at(page) == 5
     page.keyboard.press(" ")
@@ -151,7 +151,7 @@ def test_the_status_line_says_line_statement_and_what_changed(page: Any) -> None
     step = steps_on(report.traces[0], line_of(report, "T.reduce_max"))[1]
     go(page, step)
     text = status(page)
-    assert f"step {step + 1} of 111 · k = 1 · line {line_of(report, 'T.reduce_max')}, reduce" in text
+    assert f"step {step} / 110 · k = 1 · line {line_of(report, 'T.reduce_max')}, reduce" in text
     rec = recorded()
     changed = int((rec.value("m", step) != rec.value("m", step - 1)).sum())
     assert f"m: {changed} of 64 written elements changed" in text
@@ -174,7 +174,7 @@ def test_hover_says_value_thread_register_and_who_wrote_it(page: Any) -> None:
     assert value == pytest.approx(now, rel=1e-4)
     assert float(text.split("before this step ")[1].split(";")[0]) == pytest.approx(before, rel=1e-4)
     assert "thread 63 (warp 1), register 5" in text
-    assert f"written at step {step + 1}, line {line_of(rec.report, 's[i, j] = T.exp2')}" in text
+    assert f"written at step {step}, line {line_of(rec.report, 's[i, j] = T.exp2')}" in text
     row = page.locator(".tb-watch tbody tr", has_text="m[23]").inner_text().split("\t")
     assert float(row[2]) == pytest.approx(rec.value("m", step)[23], rel=1e-4)
 
@@ -290,8 +290,8 @@ def test_who_wrote_leads_back_through_copies(page: Any) -> None:
     page.keyboard.press("w")
     assert at(page) == 109
     text = status(page)
-    assert text.startswith("step 110 of 111: O[3, 17] ← step 111")
-    assert "from acc[3, 17] ← step 110" in text
+    assert text.startswith("step 109 / 110: O[3, 17] ← step 110")
+    assert "from acc[3, 17] ← step 109" in text
     assert "thread " in text
 
 
@@ -405,7 +405,7 @@ def test_a_wrong_element_lights_thread_line_instruction_and_step(page: Any) -> N
     )
     page.wait_for_function(f"document.querySelector('.tb-scrub').value === '{culprit}'")
     text = status(page)
-    assert f"from C_f[{row}, 3] ← step {culprit + 1}" in text
+    assert f"from C_f[{row}, 3] ← step {culprit}" in text
     assert f"thread {sel['thread']} (warp" in text
     assert "if_then_else" in page.locator(".tb-listing .tb-at").last.inner_text()
     assert f"who wrote C_f[{row}, 3]" in page.locator(".tb-who").inner_text()
@@ -467,7 +467,7 @@ def test_a_saved_trace_shows_its_key_steps(page: Any) -> None:
     assert page.locator(".tb-scrub").get_attribute("max") == str(len(kept.steps) - 1)
     page.locator(".tb-step").focus()
     page.keyboard.press("End")
-    assert status(page).startswith("step 111 of 111")
+    assert status(page).startswith("step 110 / 110")
     assert "key steps of 111 are saved: run the cell" in page.locator(".tb-step").inner_text()
     hover(page, "acc", 3, 17, 64, 64)
     got = float(status(page).split("=")[1].split(",")[0].split(";")[0])
@@ -483,7 +483,7 @@ def test_the_fixtures_trace_draws_in_the_board(page: Any) -> None:
     page.keyboard.press("End")
     assert "WRONG in 16 elements" in status(page)
     page.evaluate("window.board.model.change('sel', {buffer: 'C', coord: [4, 67], line: 14})")
-    assert "C[4, 67] ← step 7, line 14, from C_local[4, 3] ← step 5, line 12" in status(page)
+    assert "C[4, 67] ← step 6, line 14, from C_local[4, 3] ← step 4, line 12" in status(page)
 
 
 def test_mounting_many_times_leaves_nothing(page: Any) -> None:

@@ -425,3 +425,72 @@ def test_record_takes_a_program_and_makes_inputs() -> None:
     data, metadata = rec._repr_mimebundle_()
     assert metadata["image/png"]["alt"]
     assert "text/plain" in data
+
+
+# ------------------------------------------------------------------ a function of the inputs, as run's
+
+
+PRODUCT = """
+S = (64, 64)
+
+@T.prim_func
+def product(A: T.Tensor(S, "float16"), B: T.Tensor(S, "float16"), C: T.Tensor(S, "float32")):
+    with T.Kernel(2, 2, threads=128) as (bx, by):
+        a = T.alloc_shared((32, 32), "float16")
+        b = T.alloc_shared((32, 32), "float16")
+        c = T.alloc_fragment((32, 32), "float32")
+        T.clear(c)
+        for k in T.Pipelined(2, num_stages=2):
+            T.copy(A[by * 32, k * 32], a)
+            T.copy(B[k * 32, bx * 32], b)
+            T.gemm(a, b, c)
+        T.copy(c, C[by * 32, bx * 32])
+"""
+
+
+def product(a: Any, b: Any) -> Any:
+    return np.asarray(a, np.float32) @ np.asarray(b, np.float32)
+
+
+@cache
+def multiplied() -> Any:
+    rng = np.random.default_rng(2)
+    values = tuple(rng.standard_normal((64, 64)).astype(np.float16) for _ in range(2))
+    return tilebench.run(PRODUCT, args=values, ref=product, target="interp"), values
+
+
+@pytest.mark.parametrize("how", ["ref", "reference"])
+def test_a_function_of_the_inputs_is_compared_as_run_does(how: str) -> None:
+    result, values = multiplied()
+    assert result.report.ok
+    for block in ((0, 0), (1, 1)):
+        rec = record(result.kernel, args=values, block=block, **{how: product})
+        assert rec.first_wrong() is None
+        assert [k for k, s in enumerate(rec.steps) if s.checks] == [len(rec.steps) - 1], (
+            "after the last write"
+        )
+        wrong = record(result.kernel, *values, block=block, **{how: lambda a, b: product(a, b) + 1})
+        assert wrong.first_wrong() == len(wrong.steps) - 1
+        strict = record(
+            result.kernel,
+            *values,
+            block=block,
+            atol=0.0,
+            rtol=0.0,
+            **{how: lambda a, b: product(a, b) + 1e-9},
+        )
+        assert strict.first_wrong() == len(strict.steps) - 1
+        assert "0 * |reference|" in strict.trace.reference
+
+
+def test_what_a_reference_may_be_is_said() -> None:
+    result, values = multiplied()
+    with pytest.raises(TileError, match="both ref= and reference="):
+        record(result.kernel, *values, ref=product, reference="oracle")
+    with pytest.raises(TileError, match="both args= and tensors"):
+        record(result.kernel, *values, args=values)
+    with pytest.raises(TileError, match="gave a ndarray at step 0") as caught:
+        record(result.kernel, *values, reference=lambda at: np.zeros(3))
+    assert "is given as ref=" in caught.value.fix
+    threads = record(result.kernel, *values, ref=product, level="thread")
+    assert "nothing was compared" in threads.trace.note

@@ -395,3 +395,28 @@ def race3(A: T.Tensor((64,), "float32"), C: T.Tensor((16,), "float32")):
         report = tilebench.run(text, target=target).report
         assert report.ok is False
         assert any(f.code == "TB431" for f in report.findings)
+
+
+@pytest.mark.parametrize(("target", "level", "seen"), [
+    ("cpu", "static", False), ("interp", "static", False), ("cpu", "sim", True), ("emu", "static", True),
+    pytest.param("cuda:sm_90a", "static", True, marks=absent),
+])  # fmt: skip
+def test_a_verdict_says_when_nobody_looked_for_races(target: str, level: str, seen: bool) -> None:
+    report = add(target, check=level).report
+    assert report.ok
+    assert ("; races were not looked at (--check sim does)" in report.verdict) is not seen
+    unseen = [f for f in report.findings if f.kind == "races-unseen"]
+    assert bool(unseen) is not seen
+    assert all("--check sim" in f.hint for f in unseen)
+
+
+def test_the_threads_of_a_launch_say_whose_they_are() -> None:
+    from tests.kernels.programs import gemm
+    from tilebench.views import summary
+
+    kernel = tilebench.compile(gemm(256, 256, 256, block_M=128, block_N=128, block_K=64), target="cpu")
+    report = kernel.report()
+    rows = dict(summary.resources(report))
+    assert rows["threads"].startswith(f"{report.resources.threads} a block as launched on a GPU (")
+    assert "128 that only fetch tiles, the producer)" in rows["threads"]
+    assert dict(summary.resources(add("cpu").report))["threads"] == "32 a block, grid 2"

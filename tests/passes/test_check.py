@@ -67,6 +67,12 @@ def gemm_with_unequal_K(d: Draft) -> None:
     d.add(gemm(a, b, d.fragment("C_local", (128, 128), "float32")))
 
 
+@fault("TB292")
+def gemm_with_unequal_K_that_no_transposition_mends(d: Draft) -> None:
+    a, b = d.shared("A_shared", (128, 32), "float16"), d.shared("B_shared", (128, 32), "float16")
+    d.add(gemm(a, b, d.fragment("C_local", (128, 32), "float32")))
+
+
 @fault("TB293")
 def gemm_with_a_wrong_accumulator_shape(d: Draft) -> None:
     a, b = d.shared("A_shared", (128, 32), "float16"), d.shared("B_shared", (32, 64), "float16")
@@ -221,7 +227,7 @@ def barrier_after_a_break_of_some_threads(d: Draft) -> None:
 
 @fault("TB411")
 def copy_in_a_divergent_if(d: Draft) -> None:
-    with d.when(binary("eq", d.thread, 0)):
+    with d.when(binary("lt", d.thread, d.scalar("n"))):
         d.add(clear(d.shared("s", (32,), "float32")))
 
 

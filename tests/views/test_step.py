@@ -137,7 +137,7 @@ def test_a_saved_report_fits_and_says_that_it_is_cut() -> None:
 def test_the_sentence_says_what_was_found() -> None:
     text_ = step.sentence(load().traces[0])
     assert text_.startswith("7 steps of block (1, 0) at tile level; follows C_local, row_max")
-    assert "first wrong at step 7, line 14" in text_
+    assert "first wrong at step 6, line 14" in text_
 
 
 def test_the_filmstrip_is_a_picture_with_a_table() -> None:
@@ -147,6 +147,6 @@ def test_the_filmstrip_is_a_picture_with_a_table() -> None:
     assert "first wrong" in still.alt
     table = step.html(load())
     assert table.count("<tr>") == 4
-    assert "k = 1, step 5" in table
+    assert "k = 1, step 4" in table
     assert "T.gemm(A_shared, B_shared, C_local)" in table
     assert "time travel" in whole.html(load())

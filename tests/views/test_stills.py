@@ -15,12 +15,12 @@ import pytest
 from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
 from tilebench.codec import to_json
-from tilebench.report import REPORT_MIME, CodeText, Figure, Report, from_json
+from tilebench.report import REPORT_MIME, CodeText, Delta, Figure, Report, from_json
 from tilebench.views import Board, Comparison, page, smem, timeline, warps, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME
 from tilebench.views.code import shortened
-from tilebench.views.differences import mix, text_delta
+from tilebench.views.differences import compare, mix, text_delta
 
 PICTURE_BYTES = 120_000
 
@@ -283,3 +283,22 @@ def test_register_numbers_and_addresses_alone_are_no_difference() -> None:
     assert text_delta("sass", old, new).lines == ()
     assert text_delta("sass", old, new + "\n0050  EXIT").added == 1
     assert text_delta("cuda", "int a = 0x10;", "int a = 0x20;").added == 1
+
+
+def test_times_are_judged_only_as_medians_that_lie_apart() -> None:
+    def delta(old: Figure, new: Figure) -> Delta:
+        reports = [replace(load(), figures={"run_ms": f}) for f in (old, new)]
+        return next(d for d in compare(*reports).deltas if d.what == "time of a run")
+
+    def timed(value: float, rounds: int, spread: float = 0.1) -> Figure:
+        ends = (value - spread, value + spread) if rounds else (None, None)
+        return Figure(value, "ms", "measured", "a CPU", *ends, rounds)
+
+    assert delta(timed(3.0, 0), timed(1.0, 20)).change.startswith("not comparable: a single run and a median")
+    assert delta(timed(3.0, 0), timed(1.0, 20)).verdict == ""
+    assert delta(timed(3.0, 0), timed(1.0, 0)).change == "-66.7 %, single runs: --bench gives medians"
+    assert delta(timed(3.0, 0), timed(1.0, 0)).verdict == ""
+    apart = delta(timed(3.0, 20), timed(1.0, 20))
+    assert (apart.change, apart.verdict) == ("-66.7 %", "better")
+    assert delta(timed(1.0, 20), timed(1.05, 20)).change == "+5 %, within the spread"
+    assert delta(timed(1.0, 20), timed(1.05, 20)).verdict == ""

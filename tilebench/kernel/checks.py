@@ -25,12 +25,18 @@ from tilebench.kernel.args import bind
 from tilebench.kernel.emulate import emulate
 from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import span
+from tilebench.kernel.verdict import UNSEEN
 from tilebench.kernel.writers import block_writing
 from tilebench.profiling.work import count
 from tilebench.report import DiffInfo, Finding
 
 if TYPE_CHECKING:
     from tilebench.kernel.compiled import Kernel
+
+UNSEEN_TEXT = "races between threads were not looked at: no block was run thread by thread"
+UNSEEN_HINT = (
+    "--check sim emulates a few blocks, --check full or --target emu all of them (in a call: check='sim')"
+)
 
 Level = Literal["none", "static", "sim", "full"]
 LEVELS: tuple[Level, ...] = ("none", "static", "sim", "full")
@@ -103,6 +109,8 @@ def check_run(
         counts = looked.counts
         if wrong and looked.blocks and not any(f.severity == "error" for f in looked.findings):
             found += _elsewhere(kernel, before, looked, rule.seed)
+    else:
+        found.append(Finding(UNSEEN, "info", UNSEEN_TEXT, hint=UNSEEN_HINT))
     return Checked(diffs, found, counts)
 
 

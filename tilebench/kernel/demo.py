@@ -35,8 +35,10 @@ def run_demo(notebook: Path, page: Path) -> int:
         print(f"{notebook}: no such notebook", file=sys.stderr)
         return 1
     book = cast("Any", nbformat).read(notebook, as_version=4)
+    print(f"executing {notebook}: {sum(c.cell_type == 'code' for c in book.cells)} cells", file=sys.stderr)
     client = NotebookClient(
         book,
+        on_cell_execute=_told,
         timeout=600,
         kernel_name="python3",
         store_widget_state=False,
@@ -58,6 +60,12 @@ def run_demo(notebook: Path, page: Path) -> int:
         print(f"wrote {page}")
     bad = [report for _, report in found if not report.ok]
     return 1 if bad or complaints or not found else 0
+
+
+def _told(cell: Any, cell_index: int) -> None:
+    """One line for a cell that begins: its number and what it starts with."""
+    first = next((line for line in cell.source.splitlines() if line.strip()), "")
+    print(f"  cell {cell_index + 1}: {first[:90]}", file=sys.stderr, flush=True)
 
 
 def reports_in(book: Any) -> list[tuple[int, Report]]:

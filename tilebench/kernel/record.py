@@ -6,6 +6,7 @@ emulator runs the thread program, one step a statement of it, all threads togeth
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,6 +60,17 @@ None where it has nothing to say.
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a recording is compared with: see `record`. values: the tensors as given."""
+
+    reference: Reference | Callable[..., Any]
+    ref: Callable[..., Any] | None
+    values: Sequence[Any]
+    rtol: float | None
+    atol: float | None
+
+
+@dataclass(frozen=True)
 class Recording:
     """A recorded block: the trace, and the kernel's report with it. Displays as the step view."""
 
@@ -80,7 +92,10 @@ class Recording:
         return codec.Replay(self.trace).to(self._step(step)).values[number].copy()
 
     def who_wrote(self, buffer: str, element: Sequence[int], step: int = -1) -> int | None:
-        """The step that last wrote an element (in the tensor's own indices), up to `step`; None: nobody."""
+        """The step that last wrote an element (in the tensor's own indices), up to `step`; None: nobody.
+
+        Steps count from 0, here and in every view.
+        """
         number = self._buffer(buffer)
         origin = self.trace.buffers[number].origin or (0,) * len(element)
         place = tuple(int(e) - o for e, o in zip(element, origin, strict=True))
@@ -152,25 +167,36 @@ def record(
     block: Sequence[int] | None = (0, 0, 0),
     buffers: Sequence[str] | None = None,
     level: Level = "tile",
-    reference: Reference = None,
+    reference: Reference | Callable[..., Any] = None,
     rtol: float | None = None,
     atol: float | None = None,
     limit_bytes: int = LIVE_BYTES,
     target: str | None = None,
     report: Report | None = None,
     seed: int = 0,
+    args: Sequence[Any] | None = None,
+    ref: Callable[..., Any] | None = None,
 ) -> Recording:
     """Run one block and keep every step. The values are not changed.
 
-    kernel: a Kernel or a tile program; values: its tensors (none: made up from `seed`); block: its index
+    kernel: a Kernel or a tile program; values, or args as in `run`: its tensors (none: made up from `seed`);
+    block: its index
     (None: the one that wrote the worst element of `report`, when an output is wrong there, else the first);
     buffers: names to follow (None: all); reference: see `Reference`, with rtol and atol for a function
-    (None: 16 units of the coarsest float type that is followed); target: 'emu:sm_XX' for the thread level
+    (None: 16 units of the coarsest float type that is followed); ref: as in `run`, a function of the inputs
+    that gives the outputs, compared when the block has written them (a `reference` that takes another number
+    of arguments than one is such a function too); target: 'emu:sm_XX' for the thread level
     (None: the kernel's architecture, else sm_90a); report: the kernel's own, when it is at hand.
     An error of the program ends the recording, and the trace says so (`trace.stopped`). Raises LaunchError
-    TB614 for a block outside the grid, TB618 for a buffer that there is not.
+    TB614 for a block outside the grid, TB617 for two of the same, TB618 for a buffer that there is not.
     """
     start = time.perf_counter()
+    for given, names in (((values, args), "args= and tensors"), ((ref, reference), "ref= and reference=")):
+        if all(x is not None and x != () for x in given):
+            raise LaunchError("TB617", f"record() was given both {names}", fix="leave one of them out")
+    values = tuple(args) if args is not None else values
+    if callable(reference) and not _takes_one(reference):
+        ref, reference = reference, None
     if isinstance(kernel, Kernel):
         full = kernel.complete(values)
     else:
@@ -184,12 +210,23 @@ def record(
     if block is None:
         block = (worst_block(report) if report is not None else None) or (0, 0, 0)
     trace = trace_of(
-        kernel, full, block=block, buffers=buffers, level=level, reference=reference, rtol=rtol, atol=atol,
-        limit_bytes=limit_bytes, target=target,
+        kernel, full, block=block, buffers=buffers, level=level, reference=reference, ref=ref, rtol=rtol,
+        atol=atol, limit_bytes=limit_bytes, target=target,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     whole = with_traces(report if report is not None else make_report(kernel), trace)
     return Recording(trace, whole, seconds)
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with one argument, as a function of a Moment is."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # a builtin that does not say
+        return True
+    return True
 
 
 def with_traces(report: Report, *traces: Trace) -> Report:
@@ -205,13 +242,17 @@ def trace_of(
     block: Sequence[int] = (0, 0, 0),
     buffers: Sequence[str] | None = None,
     level: Level = "tile",
-    reference: Reference = None,
+    reference: Reference | Callable[..., Any] = None,
+    ref: Callable[..., Any] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     limit_bytes: int = LIVE_BYTES,
     target: str | None = None,
 ) -> Trace:
-    """The trace of one block. values: one for each parameter, as before the launch; they are not changed."""
+    """The trace of one block. values: one for each parameter, as before the launch; they are not changed.
+
+    Options as in `record`.
+    """
     host = verify.snapshot([v.detach().cpu() if hasattr(v, "detach") else v for v in values])
     call = arguments.bind(kernel.prim, host, "cpu", host_arrays=True)
     place = _block(block, call.grid)
@@ -222,8 +263,13 @@ def trace_of(
             from tilebench.kernel.record_threads import thread_trace
 
             machine = parse(target or f"emu:{kernel.target.arch or 'sm_90a'}")
-            return thread_trace(kernel, machine, call, place, keep, log, limit_bytes)
-        return _tile_trace(kernel, call, host, place, keep, log, reference, (rtol, atol), limit_bytes)
+            trace = thread_trace(kernel, machine, call, place, keep, log, limit_bytes)
+            if reference is None and ref is None:
+                return trace
+            said = "nothing was compared with the reference: that is done at tile level"
+            return replace(trace, note="; ".join(t for t in (trace.note, said) if t))
+        wanted = Wanted(reference, ref, values, rtol, atol)
+        return _tile_trace(kernel, call, host, place, keep, log, wanted, limit_bytes)
 
 
 def _block(block: Sequence[int], grid: tuple[int, ...]) -> tuple[int, ...]:
@@ -260,8 +306,7 @@ def _tile_trace(
     place: tuple[int, ...],
     keep: frozenset[str] | None,
     log: Log,
-    reference: Reference,
-    tolerance: tuple[float | None, float | None],
+    wanted: Wanted,
     limit_bytes: int,
 ) -> Trace:
     from tilebench.backends.interp.build import build
@@ -280,7 +325,7 @@ def _tile_trace(
     }
     fresh = (
         arguments.bind(kernel.prim, verify.snapshot(host), "cpu", host_arrays=True)
-        if reference == "oracle"
+        if wanted.reference == "oracle"
         else None
     )
     stopped, note = "", ""
@@ -308,13 +353,40 @@ def _tile_trace(
 
         checks, text = oracle_checks(prim, fresh, place, log.steps)
         base = replace(base, reference=text)
-    elif callable(reference):
+    elif callable(wanted.reference):
         from tilebench.kernel.record_reference import function_checks
 
         plain = tracing.assemble(log.steps, followed, sites, {}, 1 << 60, base)
-        checks, text = function_checks(reference, moments(plain, inputs), followed, tolerance)
+        tolerance = wanted.rtol, wanted.atol
+        checks, text = function_checks(wanted.reference, moments(plain, inputs), followed, tolerance)
+        base = replace(base, reference=text)
+    elif wanted.ref is not None:
+        from tilebench.kernel.record_reference import output_checks
+
+        plain = tracing.assemble(log.steps, followed, sites, {}, 1 << 60, base)
+        checks, text = output_checks(plain, _outputs(kernel, host, place, wanted), followed)
+        text += verify.rule_text(wanted.atol, wanted.rtol) or "twice the running error bound"
         base = replace(base, reference=text)
     return tracing.assemble(log.steps, followed, sites, checks, limit_bytes, base)
+
+
+def _outputs(
+    kernel: Kernel, host: Sequence[Any], place: tuple[int, ...], wanted: Wanted
+) -> dict[str, verify.Reference]:
+    """What each output should be by the user's function of the inputs."""
+    from tilebench.kernel.checks import reference_values
+
+    assert wanted.ref is not None, "asked for with a function"
+    oracle = verify.oracle_references(kernel, host, blocks=[place])
+    names = {p.name: k for k, p in enumerate(kernel.params) if p.role != "in"}
+    made = reference_values(kernel, wanted.values, wanted.ref, list(names))
+    return {
+        name: verify.users_reference(
+            name, want, verify.host_values(host[names[name]], name)[0].shape, oracle.get(name), wanted.atol,
+            wanted.rtol,
+        )
+        for name, want in made.items()
+    }  # fmt: skip
 
 
 def steps_on(trace: Trace, line: int) -> list[int]:

@@ -15,9 +15,18 @@ from tilebench.kernel.args import Call
 from tilebench.kernel.tracing import Check, Followed
 from tilebench.oracle import OracleUnsupported
 from tilebench.oracle.evaluate import Frame, Machine
+from tilebench.report import Trace
+from tilebench.views import trace as codec
 
 if TYPE_CHECKING:
     from tilebench.kernel.record import Moment
+    from tilebench.kernel.verify import Reference
+
+
+MOMENTS = (
+    "reference= takes a Moment and gives {buffer name: array}, or None; a function of the inputs, as for "
+    "run, is given as ref="
+)
 
 
 class _Watched(Machine):
@@ -105,8 +114,14 @@ def function_checks(
                 "TB630",
                 f"the reference failed at step {moment.step} (line {moment.line}): "
                 f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
-                fix="it takes a Moment and gives {buffer name: array}, or None",
+                fix=MOMENTS,
             ) from error
+        if not isinstance(expected, Mapping | None):
+            raise TileError(
+                "TB630",
+                f"the reference gave a {type(expected).__name__} at step {moment.step}",
+                fix=MOMENTS,
+            )
         for name, want in (expected or {}).items():
             f = known.get(name)
             if f is None:
@@ -133,6 +148,33 @@ def function_checks(
         else "16 units of the coarsest type"
     )
     return checks, f"a function of yours; allowed is {rule}"
+
+
+def output_checks(
+    trace: Trace, expected: Mapping[str, Reference], followed: Sequence[Followed]
+) -> tuple[dict[int, list[Check]], str]:
+    """Checks of each output at the last step that writes it, where the block wrote it; and what is compared.
+
+    trace: with every step and no checks. The text ends where the rule is to be named.
+    """
+    last = {w.buffer: k for k, step in enumerate(trace.steps) for w in step.writes}
+    replay = codec.Replay(trace)
+    checks: dict[int, list[Check]] = {}
+    for number, step in sorted(last.items(), key=lambda item: item[1]):
+        f = followed[number]
+        reference = expected.get(f.info.name)
+        if reference is None or f.info.scope != "global":
+            continue
+        replay.to(step)
+        place = slices(f.box)
+        skip = False if reference.ambiguous is None else reference.ambiguous[place]
+        want = reference.value[place]
+        unit = getattr(_dtype(f), "unit_roundoff", 0.0)
+        rtol, atol = tolerance_of(unit, want, None, None)
+        allowed = atol + rtol * np.abs(want) if reference.bound is None else reference.bound[place]
+        error = difference(replay.values[number], want, skip, replay.written[number])
+        checks.setdefault(step, []).append(Check(f.key, f.box, error, np.array(allowed)))
+    return checks, "your function of the inputs, at the last write of each output; allowed is "
 
 
 def _dtype(f: Followed) -> DType | None:

@@ -181,7 +181,7 @@ def _launched(
     if rounds is not None:
         run_ms = timing.figure(rounds, device)
     elif device_of(kernel.target) != "cuda":  # the wall clock of one launch says nothing on a GPU
-        run_ms = Figure(once.median, "ms", "measured", device)
+        run_ms = Figure(once.median, "ms", "measured", device, note="one run, the first")
     return _Facts([], run_ms, checked)
 
 

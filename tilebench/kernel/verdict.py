@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from tilebench.report import DiffInfo, Finding
 
 BOUND = "running error bound"
+UNSEEN = "races-unseen"
+"""The kind of the finding that says that nobody looked for races."""
 EXPLAINED = (
     "how the verdict is reached: the oracle evaluates the program in float64 and adds up, for each element, "
     "how far rounding in the program's own types can move its value; that is the running error bound, and a "
@@ -30,7 +32,8 @@ def verdict(diffs: Sequence[DiffInfo], findings: Sequence[Finding], ran: bool) -
         rest = f"; {right(decided)}" if decided else ""
         return errors[0].text + rest, False
     if decided:
-        return right(decided), True
+        unseen = any(f.kind == UNSEEN for f in findings)
+        return right(decided) + "; races were not looked at (--check sim does)" * unseen, True
     if not ran:
         return "not run", None
     return "ran, not checked" + (f": {diffs[0].how}" if diffs else ""), None

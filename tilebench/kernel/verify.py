@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,38 +141,43 @@ def against_reference(
     infos: list[DiffInfo] = []
     for name, want in expected.items():
         got, dtype = host_values(outputs[name], name)
-        value = host_values(want, name)[0].astype(np.float64)
-        if value.shape != got.shape:
-            raise TileError(
-                "TB630",
-                f"the reference for {name} has shape {value.shape}, the kernel's output {got.shape}",
-                fix="make --ref return the same shape",
-            )
-        known = oracle.get(name)
-        bound = None
-        if atol is not None or rtol is not None:
-            bound = (atol or 0.0) + (rtol or 0.0) * np.abs(value)
-        elif known is not None and known.bound is not None:
-            bound = 2 * known.bound
-            if known.covered is not None:
-                top = float(np.max(bound[known.covered], initial=0.0))
-                bound = np.where(known.covered, bound, top)
-        infos.append(
-            compare(
-                name,
-                got,
-                dtype,
-                Reference(
-                    "torch", value, bound, (covered or {}).get(name), known.ambiguous if known else None
-                ),
-                kernel=kernel,
-                rule=_rule(atol, rtol),
-            )
-        )
+        reference = users_reference(name, want, got.shape, oracle.get(name), atol, rtol)
+        reference = replace(reference, covered=(covered or {}).get(name))
+        infos.append(compare(name, got, dtype, reference, kernel=kernel, rule=rule_text(atol, rtol)))
     return infos
 
 
-def _rule(atol: float | None, rtol: float | None) -> str:
+def users_reference(
+    name: str,
+    want: Any,
+    shape: tuple[int, ...],
+    known: Reference | None,
+    atol: float | None = None,
+    rtol: float | None = None,
+) -> Reference:
+    """A user's value for an output of this shape, with the difference that is allowed: by atol and rtol, else
+    twice the oracle's bound. Raises TileError TB630 for another shape.
+    """
+    value = host_values(want, name)[0].astype(np.float64)
+    if value.shape != shape:
+        raise TileError(
+            "TB630",
+            f"the reference for {name} has shape {value.shape}, the kernel's output {shape}",
+            fix="make --ref return the same shape",
+        )
+    bound = None
+    if atol is not None or rtol is not None:
+        bound = (atol or 0.0) + (rtol or 0.0) * np.abs(value)
+    elif known is not None and known.bound is not None:
+        bound = 2 * known.bound
+        if known.covered is not None:
+            top = float(np.max(bound[known.covered], initial=0.0))
+            bound = np.where(known.covered, bound, top)
+    return Reference("torch", value, bound, ambiguous=known.ambiguous if known else None)
+
+
+def rule_text(atol: float | None, rtol: float | None) -> str:
+    """The user's rule in words, '' without one."""
     return (
         f"|difference| <= {atol or 0:g} + {rtol or 0:g} * |reference|"
         if atol is not None or rtol is not None

@@ -152,7 +152,7 @@ class Walk:
         step = self.run.last_write(buffer, state.step)
         line = self.run.line(step)
         shown = f"row {element[0]}" + (f", column {element[1]}" if len(element) > 1 else "")
-        where = f"line {line}, step {(step or 0) + 1}, {state.loop} = {state.at}, {shown} ({self.case.name})"
+        where = f"line {line}, step {step or 0}, {state.loop} = {state.at}, {shown} ({self.case.name})"
         return {"where": where, "line": line, "step": step, "element": tuple(int(i) for i in element)}
 
 

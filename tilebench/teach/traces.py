@@ -110,7 +110,7 @@ def run_of(kernel: Kernel, inputs: Mapping[str, np.ndarray], block: Sequence[int
                 False,
                 "stopped",
                 trace.stopped,
-                f"block {tuple(block)} ended after step {step + 1}",
+                f"block {tuple(block)} ended after step {max(step, 0)}",
                 f"after line {run.line(step)}" if step >= 0 else "the first step",
                 "the statement after that line",
                 run.line(step) if step >= 0 else 0,

@@ -102,7 +102,7 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
             continue
         group: Group = "time" if name.endswith(("_us", "_ms")) else "resource"
         judged = None if name in ("flops", "bytes", "compile_ms") else True
-        _figure(rows, group, SPOKEN.get(name) or plain(name), old, new, judged)
+        _figure(rows, group, SPOKEN.get(name) or plain(name), old, new, judged, name)
     limits = [r.roofline.limiter if r.roofline else None for r in (before, after)]
     add("time", "limited by", limits[0], limits[1])
     old_ops, new_ops = ({o.id: o for o in r.ops} for r in (before, after))
@@ -135,8 +135,11 @@ def _figure(
     old: Figure | None,
     new: Figure | None,
     lower_is_better: bool | None,
+    name: str = "",
 ) -> None:
-    """A figure's delta; numbers from different sources are shown and never subtracted."""
+    """A figure's delta; numbers from different sources are shown and never subtracted, and times of runs
+    are judged only when both are medians whose quartiles lie apart. name: its key among the figures.
+    """
     if old == new:
         return
     change, verdict = "", ""
@@ -144,9 +147,14 @@ def _figure(
         same = (old.provenance, old.device) == (new.provenance, new.device)
         if same and old.value == new.value:
             return
-        if same and old.value:
+        if same and name == "run_ms" and bool(old.rounds) != bool(new.rounds):
+            change = "not comparable: a single run and a median (--bench times both alike)"
+        elif same and old.value:
             change = f"{100 * (new.value / old.value - 1):+.3g} %"
-            verdict = "" if lower_is_better is None else _verdict(old.value, new.value, lower_is_better)
+            doubt = _doubt(old, new) if name == "run_ms" else ""
+            change += f", {doubt}" if doubt else ""
+            if lower_is_better is not None and not doubt:
+                verdict = _verdict(old.value, new.value, lower_is_better)
         elif not same:
             change = "not comparable: different sources"
     rows.append(
@@ -154,6 +162,16 @@ def _figure(
             group, what, figure_text(old) if old else "–", figure_text(new) if new else "–", change, verdict
         )
     )
+
+
+def _doubt(old: Figure, new: Figure) -> str:
+    """Why two measured times decide nothing, '' when they do."""
+    if not old.rounds and not new.rounds:
+        return "single runs: --bench gives medians"
+    ends = old.low, old.high, new.low, new.high
+    if None not in ends and max(old.low or 0, new.low or 0) <= min(old.high or 0, new.high or 0):
+        return "within the spread"
+    return ""
 
 
 # ------------------------------------------------------------------ instructions

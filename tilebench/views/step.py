@@ -56,11 +56,11 @@ def sentence(trace: Trace) -> str:
     nan = next((k for k, s in enumerate(trace.steps) if any(w.nan for w in s.writes)), None)
     wrong = next((k for k, s in enumerate(trace.steps) if any(c.wrong for c in s.checks)), None)
     if wrong is not None:
-        line += f"; first wrong at step {codec.number_of(trace, wrong) + 1}, line {_line(trace, wrong)}"
+        line += f"; first wrong at step {codec.number_of(trace, wrong)}, line {_line(trace, wrong)}"
     elif trace.reference:
         line += "; every step agrees with its reference"
     if nan is not None:
-        line += f"; first NaN at step {codec.number_of(trace, nan) + 1}, line {_line(trace, nan)}"
+        line += f"; first NaN at step {codec.number_of(trace, nan)}, line {_line(trace, nan)}"
     return line + (f"; stopped: {trace.stopped}" if trace.stopped else "")
 
 
@@ -71,7 +71,7 @@ def _line(trace: Trace, step: int) -> int:
 def title_of(trace: Trace, step: int) -> str:
     """'k = 2, step 31' or 'step 4'."""
     i = codec.iteration(trace, step)
-    name = f"step {codec.number_of(trace, step) + 1}"
+    name = f"step {codec.number_of(trace, step)}"
     return name if i is None else f"{codec.loop_of(trace)} = {i}, {name}"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilebench.report import Report
 from tilebench.views.base import figure_text, html_table, verdict_mark
 
+PRODUCER = "producer"
+
 
 def headline(report: Report) -> str:
     """'matmul on cuda:sm_90a: PASS, correct against torch: ...'."""
@@ -28,12 +30,25 @@ def resources(report: Report) -> list[tuple[str, str]]:
     rows.append(("shared memory", f"{r.shared_bytes} B ({r.shared_bytes / 1024:.1f} KiB) a block"))
     if r.threads:
         grid = f", grid {' x '.join(map(str, r.grid))}" if r.grid else ""
-        rows.append(("threads", f"{r.threads} a block{grid}"))
+        rows.append(("threads", f"{r.threads} a block{shares(report)}{grid}"))
     if r.occupancy is not None:
         limit = f", limited by {r.limiter}" if r.limiter else ""
         blocks = f", {r.blocks_per_sm} blocks an SM" if r.blocks_per_sm is not None else ""
         rows.append(("occupancy", figure_text(r.occupancy) + blocks + limit))
     return rows
+
+
+def shares(report: Report) -> str:
+    """' (128 of the program and 128 that only fetch tiles, the producer)'; '' where there is no producer.
+
+    The threads are those of a launch on a GPU, whatever target the kernel ran on.
+    """
+    own = sum(r.threads for r in report.roles if r.name != PRODUCER)
+    fetching = sum(r.threads for r in report.roles if r.name == PRODUCER)
+    if not (own and fetching):
+        return ""
+    where = "" if report.target.startswith("cuda") else " as launched on a GPU"
+    return f"{where} ({own} of the program and {fetching} that only fetch tiles, the producer)"
 
 
 def plain(name: str) -> str:

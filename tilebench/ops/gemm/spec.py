@@ -142,13 +142,18 @@ class Gemm(Op):
         said = f"{a_text}, B ({self.b.buffer.name}{tb}) is {shape_text(b)}"
         if k != k2:
             hint = ""
-            if k == n:
-                hint = f"transpose_B={not self.transpose_b} would make K equal; otherwise "
-            elif m == k2:
-                hint = f"transpose_A={not self.transpose_a} would make K equal; otherwise "
+            if k == n and c == (m, k2):
+                hint = f"transpose_B={not self.transpose_b}, if B holds it so; otherwise "
+            elif m == k2 and c == (k, n):
+                hint = f"transpose_A={not self.transpose_a}, if A holds it so; otherwise "
+            elif m == n and c == (k, k2):
+                hint = (
+                    f"transpose_A={not self.transpose_a} and transpose_B={not self.transpose_b}, "
+                    "if A and B hold it so; otherwise "
+                )
             raise TypeTileError(
                 "TB292",
-                f"gemm: K is {k} in A but {k2} in B: {said}",
+                f"gemm: K is {k} in A but {k2} in B: {said}, C ({self.c.buffer.name}) is {shape_text(c)}",
                 why="A is M x K (K x M when transposed) and B is K x N (N x K when transposed)",
                 fix=f"{hint}give both the same K",
             )

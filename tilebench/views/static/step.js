@@ -83,7 +83,7 @@ function one(el, m, state, act) {
     pin(b, cell, add) { keep({ buffer: b, cell }); mine = true; act.pin({ ...selection(b, cell), step: at() }, add); mine = false; },
     next(b) { const list = m.versions[b], next = list.find((v) => v.step > at()) ?? list[0]; if (next) go(next.step); },
   });
-  const facts = [`${trace.level} level, block (${trace.block.join(", ")}) of ${trace.grid.join(" × ")}`, trace.kept.length ? `${total} key steps of ${trace.total} are saved: run the cell to step through all` : `${total} steps`, trace.note].filter(Boolean).join("; ");
+  const facts = [`${trace.level} level, block (${trace.block.join(", ")}) of ${trace.grid.join(" × ")}`, trace.kept.length ? `${total} key steps of ${trace.total} are saved: run the cell to step through all` : `${total} steps, 0 to ${total - 1}`, trace.note].filter(Boolean).join("; ");
   const keys = "← → step, Shift+← → iteration, Home End, space plays, R runs, W goes to who wrote the cell, Esc clears";
   const root = h("div", { class: "tb-step", tabindex: 0, role: "group", "aria-label": `time travel: ${facts}. Keys: ${keys}` },
     nav, track.el, slider, status,
@@ -99,7 +99,7 @@ function one(el, m, state, act) {
     const next = Math.max(0, Math.min(total - 1, k));
     own[key] = next;
     slider.value = String(next);
-    slider.setAttribute("aria-valuetext", `step ${m.number(next) + 1} of ${trace.total}, line ${site(next).line}`);
+    slider.setAttribute("aria-valuetext", `step ${m.number(next)} of 0 to ${trace.total - 1}, line ${site(next).line}`);
     scene.show(next);
     marks();
     code.show(next);
@@ -159,7 +159,7 @@ function one(el, m, state, act) {
     const holds = test();
     if (!holds) return;
     for (let k = at() + direction; k >= 0 && k < total; k += direction) if (holds(k)) { why = ` · stopped: ${until.selectedOptions[0]?.textContent ?? ""}`; go(k); why = ""; return; }
-    status.textContent = `${own.until === "condition" ? `${own.condition}: ` : ""}never ${direction > 0 ? "after" : "before"} step ${m.number(at()) + 1}`;
+    status.textContent = `${own.until === "condition" ? `${own.condition}: ` : ""}never ${direction > 0 ? "after" : "before"} step ${m.number(at())}`;
   }
 
   function run(direction, ms) {
@@ -202,7 +202,7 @@ function one(el, m, state, act) {
     const f = scene.faces[last.buffer], where = f.element ? f.element.indexOf(last.element) : last.element;
     kept = own.kept = { buffer: last.buffer, cell: where };
     const held = where >= 0 ? holderOf(report, m.buffers[last.buffer], last.element) : null, op = site(last.step).op ? report.ops.find((o) => o.id === site(last.step).op) : null;
-    goal = `${chain.map((c) => { const g = scene.faces[c.buffer]; return `${cellName(c.buffer, g.element ? g.element.indexOf(c.element) : c.element)} ← step ${m.number(c.step) + 1}, line ${site(c.step).line}`; }).join(", from ")}${held ? `; thread ${held.thread} (warp ${held.thread >> 5}), register ${held.reg}` : ""}${op?.instruction ? `; instruction ${op.instruction}` : ""}`;
+    goal = `${chain.map((c) => { const g = scene.faces[c.buffer]; return `${cellName(c.buffer, g.element ? g.element.indexOf(c.element) : c.element)} ← step ${m.number(c.step)}, line ${site(c.step).line}`; }).join(", from ")}${held ? `; thread ${held.thread} (warp ${held.thread >> 5}), register ${held.reg}` : ""}${op?.instruction ? `; instruction ${op.instruction}` : ""}`;
     go(last.step);
     goal = "";
   }
@@ -234,19 +234,19 @@ function one(el, m, state, act) {
 
   function say() {
     const k = at();
-    if (goal) { status.textContent = `step ${m.number(k) + 1} of ${trace.total}: ${goal}`; return; }
+    if (goal) { status.textContent = `step ${m.number(k)} / ${trace.total - 1}: ${goal}`; return; }
     if (look) {
       const { buffer: b, cell } = look, info = m.buffers[b], e = elementOf(b, cell), who = e < 0 ? undefined : m.writers(b, e, k, 1)[0], held = e >= 0 ? holderOf(report, info, e) : null;
       const before = k > 0 ? text(b, cell, k - 1) : "not written", now = text(b, cell, k);
       let line = `${cellName(b, cell)} = ${now}${before !== now ? `, before this step ${before}` : ""}`;
       if (held) line += `; thread ${held.thread} (warp ${held.thread >> 5}), register ${held.reg}`;
-      if (who !== undefined) line += `; written at step ${m.number(who) + 1}, line ${site(who).line}`;
+      if (who !== undefined) line += `; written at step ${m.number(who)}, line ${site(who).line}`;
       const check = m.checkAt(b, k);
       if (check?.error && e >= 0) line += `; difference from the reference ${value(check.error[e])}`;
       status.textContent = line;
       return;
     }
-    const s = m.steps[k], parts = [`step ${m.number(k) + 1} of ${trace.total}`];
+    const s = m.steps[k], parts = [`step ${m.number(k)} / ${trace.total - 1}`];
     if (vars(k)) parts.push(vars(k));
     parts.push(`line ${site(k).line}, ${trace.level === "thread" ? site(k).text.slice(0, 90) : site(k).name}`);
     const writes = [...new Set(s.writes.map((w) => w.buffer))].map((b) => {
@@ -348,7 +348,7 @@ function one(el, m, state, act) {
     const from = m.origin(b, e, k).slice(1);
     const box = h("div", { class: "tb-who" }, h("p", {}, h("b", {}, `who wrote ${cellName(b, cell)}`), " ", button("go there (W)", () => trail(b, cell), "to the step that computed it, through copies")));
     if (!list.length) box.append(h("p", { class: "tb-why" }, "nobody up to this step"));
-    for (const s of list) box.append(h("div", {}, button(`step ${m.number(s) + 1}`, () => go(s), "show this step"), ` line ${site(s).line}${vars(s) ? `, ${vars(s)}` : ""}: ${text(b, cell, s)}`));
+    for (const s of list) box.append(h("div", {}, button(`step ${m.number(s)}`, () => go(s), "show this step"), ` line ${site(s).line}${vars(s) ? `, ${vars(s)}` : ""}: ${text(b, cell, s)}`));
     if (from.length) box.append(h("p", { class: "tb-why" }, `copied from ${from.map((c) => { const g = scene.faces[c.buffer]; return cellName(c.buffer, g.element ? g.element.indexOf(c.element) : c.element); }).join(", from ")}`));
     return box;
   }

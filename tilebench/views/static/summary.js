@@ -7,9 +7,18 @@ export function resources(report) {
   if (r.registers !== null) rows.push(["registers a thread", `${r.registers} (compiler's log)`]);
   if (r.spill_bytes !== null) rows.push(["spilled", `${r.spill_bytes} B (compiler's log)`]);
   rows.push(["shared memory", `${r.shared_bytes} B (${(r.shared_bytes / 1024).toFixed(1)} KiB) a block`]);
-  if (r.threads) rows.push(["threads", `${r.threads} a block${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
+  if (r.threads) rows.push(["threads", `${r.threads} a block${shares(report)}${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
   if (r.occupancy) rows.push(["occupancy", `${figureText(r.occupancy)}${r.blocks_per_sm === null ? "" : `, ${r.blocks_per_sm} blocks an SM`}${r.limiter ? `, limited by ${r.limiter}` : ""}`]);
   return rows;
+}
+
+/** Whose threads those of a launch are, where some of them are a producer's; else "". @param {any} report */
+function shares(report) {
+  /** @param {(r: any) => boolean} which */
+  const sum = (which) => report.roles.filter(which).reduce((/** @type {number} */ n, /** @type {any} */ r) => n + r.threads, 0);
+  const own = sum((r) => r.name !== "producer"), fetching = sum((r) => r.name === "producer");
+  if (!own || !fetching) return "";
+  return `${report.target.startsWith("cuda") ? "" : " as launched on a GPU"} (${own} of the program and ${fetching} that only fetch tiles, the producer)`;
 }
 
 /** The summary tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */

@@ -8,7 +8,7 @@ export function tracks(m, go) {
   const list = bands(m), few = list.length <= 64;
   const buttons = list.map((b) => {
     const name = b.iteration === null ? "" : `${m.outer} ${b.iteration}`;
-    const made = h("button", { type: "button", tabindex: -1, class: b.iteration === null ? "tb-iter tb-outside" : "tb-iter", title: `${name || "outside the loop"}: steps ${m.number(b.from) + 1} to ${m.number(b.to) + 1}`, "aria-label": `${name || "outside the loop"}, step ${m.number(b.from) + 1}`, style: { "flex-grow": b.to - b.from + 1 }, on: { click: () => go(b.from) } }, few ? name : "");
+    const made = h("button", { type: "button", tabindex: -1, class: b.iteration === null ? "tb-iter tb-outside" : "tb-iter", title: `${name || "outside the loop"}: steps ${m.number(b.from)} to ${m.number(b.to)}`, "aria-label": `${name || "outside the loop"}, step ${m.number(b.from)}`, style: { "flex-grow": b.to - b.from + 1 }, on: { click: () => go(b.from) } }, few ? name : "");
     return made;
   });
   const W = 1000, ticks = h("svg", { class: "tb-ticks", viewBox: `0 0 ${W} 10`, preserveAspectRatio: "none", "aria-hidden": "true" });
