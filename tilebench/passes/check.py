@@ -26,6 +26,7 @@ from tilebench.ir.tile import (
 )
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
+from tilebench.passes.groups import spread_groups
 from tilebench.passes.ranges import check_indices
 from tilebench.passes.stages import Typed
 from tilebench.passes.uniform import per_thread_statements
@@ -44,7 +45,7 @@ def check(kernel: Kernel, target: Target) -> Typed:
     T.annotate_safe_value to the copies that read outside.
     """
     _check_launch(kernel, target)
-    kernel = _complete(kernel)
+    kernel = spread_groups(_complete(kernel))
     _check_buffers(kernel)
     for node in walk(kernel.body):
         if isinstance(node, Op):

@@ -30,20 +30,23 @@ from tilebench.ir.tile import (
     While,
 )
 
-_PRIVATE = ("local", "var")
-_BARRIER_CALLS = ("syncthreads_and", "syncthreads_or", "syncthreads_count")
+PRIVATE = ("local", "var")
+BARRIER_CALLS = ("syncthreads_and", "syncthreads_or", "syncthreads_count")
 
 
 @dataclass
-class _Facts:
+class Facts:
     """What is known so far: variables and private buffers whose value differs between threads."""
 
     vars: set[Var] = field(default_factory=set[Var])
     buffers: set[Buffer] = field(default_factory=set[Buffer])
     per_thread: set[Stmt] = field(default_factory=set[Stmt])
     ranges: dict[Var, tuple[int, int]] = field(default_factory=dict[Var, "tuple[int, int]"])
+    groups: frozenset[Stmt] = frozenset()
+    """Ifs whose branches are looked at as the work of a group of threads (passes/groups.py)."""
 
     def size(self) -> int:
+        """How much is known."""
         return len(self.vars) + len(self.buffers) + len(self.per_thread)
 
 
@@ -56,16 +59,22 @@ def per_thread_statements(kernel: Kernel) -> frozenset[Stmt]:
     runs all of its iterations. Raises SyncError TB410 for a barrier and TB411 for a tile op of the whole
     block in such a place.
     """
-    facts = _Facts({kernel.thread}, ranges={kernel.thread: (0, kernel.thread_count - 1)})
-    before = -1
-    while facts.size() != before:  # buffers are fed in loops, so until nothing changes
-        before = facts.size()
-        _visit(kernel.body, None, facts)
+    facts = facts_of(kernel)
     _refuse(kernel.body, None, facts)
     return frozenset(facts.per_thread)
 
 
-def varies(e: Expr, facts: _Facts) -> bool:
+def facts_of(kernel: Kernel, groups: frozenset[Stmt] = frozenset()) -> Facts:
+    """What differs between the threads of the block; inside the ifs in `groups`, of a branch."""
+    facts = Facts({kernel.thread}, ranges={kernel.thread: (0, kernel.thread_count - 1)}, groups=groups)
+    before = -1
+    while facts.size() != before:  # buffers are fed in loops, so until nothing changes
+        before = facts.size()
+        _visit(kernel.body, None, facts)
+    return facts
+
+
+def varies(e: Expr, facts: Facts) -> bool:
     """Whether the value differs between threads."""
     match e:
         case Const():
@@ -81,7 +90,7 @@ def varies(e: Expr, facts: _Facts) -> bool:
         case Select():
             return varies(e.condition, facts) or varies(e.then, facts) or varies(e.orelse, facts)
         case Call():
-            if e.name in _BARRIER_CALLS:
+            if e.name in BARRIER_CALLS:
                 return False
             row = INTRINSICS.get(e.name)
             return (row is not None and row.per_thread) or any(varies(a, facts) for a in e.args)
@@ -95,7 +104,7 @@ def _root(buffer: Buffer) -> Buffer:
     return buffer
 
 
-def _region_varies(region: Region, facts: _Facts) -> bool:
+def _region_varies(region: Region, facts: Facts) -> bool:
     return _root(region.buffer) in facts.buffers or any(varies(o, facts) for o in region.offsets)
 
 
@@ -109,14 +118,14 @@ def _own_expressions(s: Stmt) -> list[Expr]:
     return found
 
 
-def _visit(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
-    """control: the innermost per-thread if or loop around s."""
+def _visit(s: Stmt, control: Stmt | None, facts: Facts, grouped: bool = False) -> None:
+    """control: the innermost per-thread if or loop around s; grouped: a group of threads is."""
     if isinstance(s, Seq):
         for part in s.body:
-            _visit(part, control, facts)
+            _visit(part, control, facts, grouped)
         return
     own = any(varies(e, facts) for e in _own_expressions(s)) or any(
-        c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
+        c.name in BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
     )
     if isinstance(s, TileOp):
         own = own or any(_region_varies(r, facts) for r in s.reads)
@@ -128,20 +137,22 @@ def _visit(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
             facts.vars.add(s.var)
         case AtomicRMW() if here and s.result is not None:
             facts.vars.add(s.result)
-        case Store() if here and s.buffer.scope in _PRIVATE:
+        case Store() if (here or grouped) and s.buffer.scope in PRIVATE:
             facts.buffers.add(_root(s.buffer))
-        case TileOp() if here:
-            facts.buffers.update(_root(r.buffer) for r in s.writes if r.buffer.scope in _PRIVATE)
+        case TileOp() if here or grouped:
+            facts.buffers.update(_root(r.buffer) for r in s.writes if r.buffer.scope in PRIVATE)
         case For() | Pipelined() if own and (varies(s.start, facts) or varies(s.stop, facts)):
             facts.vars.add(s.var)
         case _:
             pass
     inner = control
-    if _condition_varies(s, facts):
+    if s in facts.groups:
+        grouped = True
+    elif _condition_varies(s, facts):
         inner = s
     for child in children(s):
         if isinstance(child, Stmt):
-            _visit(child, inner, facts)
+            _visit(child, inner, facts, grouped)
     if isinstance(s, Parallel) and (stores_only_private(s) or any(c in facts.per_thread for c in _below(s))):
         facts.per_thread.add(s)
 
@@ -153,7 +164,7 @@ def _below(s: Stmt) -> Iterator[Stmt]:
             yield from _below(child)
 
 
-def _refuse(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
+def _refuse(s: Stmt, control: Stmt | None, facts: Facts) -> None:
     if control is not None:
         _refuse_here(s, control, facts)
     inner = control
@@ -164,7 +175,7 @@ def _refuse(s: Stmt, control: Stmt | None, facts: _Facts) -> None:
             _refuse(child, inner, facts)
 
 
-def _condition_varies(s: Stmt, facts: _Facts) -> bool:
+def _condition_varies(s: Stmt, facts: Facts) -> bool:
     """Whether some threads go into the statement's body, or round its loop, when others do not."""
     match s:
         case If():
@@ -180,7 +191,7 @@ def _condition_varies(s: Stmt, facts: _Facts) -> bool:
             return False
 
 
-def _leaves(s: Stmt, divergent: bool, facts: _Facts) -> bool:
+def _leaves(s: Stmt, divergent: bool, facts: Facts) -> bool:
     """Whether a break or continue of the loop around s is taken by some threads only."""
     match s:
         case Break() | Continue():
@@ -194,7 +205,7 @@ def _leaves(s: Stmt, divergent: bool, facts: _Facts) -> bool:
             return False
 
 
-def _same_trips(s: For, facts: _Facts) -> bool:
+def _same_trips(s: For, facts: Facts) -> bool:
     """Whether a loop such as range(thread, 1024, 128) has one number of iterations for all threads."""
     step, stop = int_value(s.step), int_value(s.stop)
     start = bounds(s.start, facts.ranges)
@@ -203,11 +214,11 @@ def _same_trips(s: For, facts: _Facts) -> bool:
     return len(range(start[0], stop, step)) == len(range(start[1], stop, step))
 
 
-def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
+def _refuse_here(s: Stmt, control: Stmt, facts: Facts) -> None:
     kind = "if" if isinstance(control, If) else "loop"
     notes: list[tuple[Loc | None, str]] = [(control.loc, f"this {kind} is not the same for all threads")]
     barrier = isinstance(s, SyncThreads) or any(
-        c.name in _BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
+        c.name in BARRIER_CALLS for e in _own_expressions(s) for c in calls(e)
     )
     if barrier:
         raise SyncError(
@@ -227,7 +238,7 @@ def _refuse_here(s: Stmt, control: Stmt, facts: _Facts) -> None:
             fix=f"move it out of the {kind}, or use a serial loop that each thread runs for itself",
             notes=notes,
         )
-    if isinstance(s, TileOp) and any(r.buffer.scope not in _PRIVATE for r in s.writes):
+    if isinstance(s, TileOp) and any(r.buffer.scope not in PRIVATE for r in s.writes):
         name = type(s).__name__.lower()
         raise SyncError(
             "TB411",
@@ -245,7 +256,7 @@ def stores_only_private(loop: Parallel) -> bool:
     stack: list[Stmt] = [loop.body]
     while stack:
         s = stack.pop()
-        if isinstance(s, Store | AtomicRMW) and s.buffer.scope not in _PRIVATE:
+        if isinstance(s, Store | AtomicRMW) and s.buffer.scope not in PRIVATE:
             return False
         stack.extend(child for child in children(s) if isinstance(child, Stmt))
     return True
