@@ -26,7 +26,7 @@ from tilebench.ir.tile import (
     Stmt,
     While,
 )
-from tilebench.language import reducers
+from tilebench.language import ownership, reducers
 from tilebench.language.launching import enter_launch, resolve_thread_value, thread_range
 from tilebench.language.markers import LaunchSpec, LoopSpec, ThreadRange, ThreadValue
 from tilebench.language.scope import Frame, LoopMark
@@ -347,6 +347,7 @@ def _loop_statement(
         case "parallel":
             width, layout = options.get("coalesced_width"), options.get("layout")
             extents = tuple(_fixed(e, at) for e in loop.extents)
+            ownership.refuse_private(variables, body, at)
             only = body.body[0] if isinstance(body, Seq) and len(body.body) == 1 else body
             if (
                 isinstance(only, Parallel) and layout is None and only.layout is None
@@ -448,6 +449,8 @@ def _strided(
         walker.emit(walker.body(node.body, frame), at)
     finally:
         inner = seq(*walker.bodies.pop())
+    ownership.refuse_private(variables, inner, at)
+    ownership.refuse_fragments(variables, inner, at)
     walker.emit(
         For(trip, const(0), (total + (count - 1)) // count,
             Parallel((lane,), (count,), If(inside, inner, loc=at), loc=at)), at,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tilebench.backends.interp.storage import root_of
 from tilebench.errors import SyncError
-from tilebench.ir.expr import Expr
+from tilebench.ir.expr import Expr, int_value
 from tilebench.ir.rewrite import loads, variables, walk
 from tilebench.ir.tile import AtomicRMW, Bind, Buffer, For, Parallel, Seq, Stmt, Store
 from tilebench.ops.base import Op
@@ -79,11 +79,16 @@ def first_access(s: Stmt, buffer: Buffer) -> Any:
                 if root_of(n.buffer) is buffer
             ]
             return mine[0] if mine else s
+        case For() | Parallel() if _runs(s):
+            return first_access(s.body, buffer)
         case _:
             mine = [n for n in loads(s) if root_of(n.buffer) is buffer]
-            if not mine:
-                return None
-            inner = [child for child in vars(s).values() if isinstance(child, Stmt)]
-            if isinstance(s, For | Parallel) and len(inner) == 1:
-                return first_access(inner[0], buffer)
-            return mine[0]
+            return mine[0] if mine else None
+
+
+def _runs(s: For | Parallel) -> bool:
+    """Whether the loop is known to have an iteration."""
+    if isinstance(s, Parallel):
+        return all(s.extents)
+    start, stop, step = int_value(s.start), int_value(s.stop), int_value(s.step)
+    return start is not None and stop is not None and bool(step) and bool(range(start, stop, step))
