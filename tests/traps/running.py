@@ -18,6 +18,12 @@ EMULATED = ("emu:sm_90a", "emu:sm_80")
 TARGETS = ("interp", "cpu", *EMULATED)
 
 
+def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
+    """Integers from -3 to 3 without 0."""
+    rng = np.random.default_rng(seed)
+    return (rng.integers(1, 4, shape) * rng.choice([-1, 1], shape)).astype(dtype)
+
+
 def poisoned(like: Array) -> Array:
     """An array of this shape and type that holds no right answer."""
     fresh = np.empty_like(like)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import tilebench.language as T
-from tests.traps.running import Array, check
-
-
-def numbers(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Array:
-    """Integers from -3 to 3 without 0."""
-    rng = np.random.default_rng(seed)
-    return (rng.integers(1, 4, shape) * rng.choice([-1, 1], shape)).astype(dtype)
+from tests.traps.running import check, numbers
 
 
 @pytest.mark.parametrize("threads", [32, 33, 96, 160])

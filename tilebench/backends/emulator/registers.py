@@ -47,16 +47,23 @@ def read_rows(registers: np.ndarray, index: Any, columns: Any, count: int) -> np
 def write_rows(
     registers: np.ndarray, index: Any, columns: Any, count: int, values: np.ndarray, mask: Any
 ) -> None:
-    """Write values [count, loops..., threads] to consecutive elements where `mask` holds (None: all)."""
-    if mask is None:
-        if columns is not None:
-            registers[_elements(index, count), columns] = values
-        elif isinstance(index, int):
-            registers[index : index + count] = values
-        else:
-            registers[_elements(index, count)] = values
+    """Write values [count, loops..., threads] to consecutive elements where `mask` holds (None: all).
+
+    Values that are the same in all iterations may come without the loops' axes.
+    """
+    if isinstance(index, int) and mask is None and columns is None:
+        registers[index : index + count] = values
         return
-    _masked(registers, _elements(index, count), columns, values, np.asarray(mask))
+    rows = _elements(index, count)
+    missing = rows.ndim + (columns is None) - np.ndim(values)
+    if missing > 0 and np.ndim(values) > 1:
+        values = values.reshape(values.shape[:1] + (1,) * missing + values.shape[1:])
+    if mask is not None:
+        _masked(registers, rows, columns, values, np.asarray(mask))
+    elif columns is not None:
+        registers[rows, columns] = values
+    else:
+        registers[rows] = values
 
 
 def write(registers: np.ndarray, index: Any, columns: Any, value: Any, mask: np.ndarray) -> None:

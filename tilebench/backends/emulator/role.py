@@ -83,12 +83,15 @@ class Role:
             if 0 <= index <= limit:
                 return index
             bad = np.ones(1, dtype=bool)
+            if mask is not None:
+                bad = bad & np.any(mask)
         else:
             if index.size == 0 or (index.min() >= 0 and index.max() <= limit):
                 return index
             bad = (index < 0) | (index > limit)
-            if mask is not None and index.ndim and index.shape[-1] == self.threads:
-                bad = bad & mask
+            if mask is not None:
+                each = index.ndim and index.shape[-1] == self.threads
+                bad = bad & (mask if each else np.any(mask, axis=-1, keepdims=True))
         if bad.any():
             name = memory.origin.name if memory.origin is not None else memory.name
             key = ("out-of-bounds", name, at)

@@ -35,7 +35,7 @@ from tilebench.ir.expr import (
     to_bool,
 )  # fmt: skip
 from tilebench.ir.hopper import BulkWait, FenceProxyAsync, TensorMap
-from tilebench.ir.rewrite import rebuild, seq, variables, walk
+from tilebench.ir.rewrite import rebuild, seq, substitute, variables, walk
 from tilebench.ir.simplify import Interval, Linear, bounds, from_linear, linear, prove, simplify
 from tilebench.ir.thread import Barrier, Memory, global_memory, register_array, shared_memory
 from tilebench.ir.tile import Bind, Buffer, Channel, For, If, Region, Seq, Stmt, Store
@@ -82,7 +82,7 @@ class Builder:
         self.fences = fences_needed(stage)
         """Whether threads write shared memory that products or bulk stores read."""
         chosen = placed.partitioned.selected.instructions.values()
-        self.stores = any(i.name == "bulk.store" for i in chosen)
+        self.stores = any(i.name in ("bulk.store", "bulk.reduce") for i in chosen)
         self.ranges: dict[Var, Interval] = {}
         self.divisors: dict[Var, int] = {}
         self.names: dict[Var, Expr] = {}
@@ -571,6 +571,14 @@ class Builder:
                 found = test if found is None else binary("and", found, test)
         return found
 
+    def is_inside(self, buffer: Buffer, indices: Sequence[Expr]) -> bool:
+        """Whether tile-level indices are certainly inside of the tensor. Emits nothing."""
+        for x, extent in zip(indices, buffer.shape, strict=True):
+            for test in (binary("ge", x, const(0, x.dtype)), binary("lt", x, extent)):
+                if not self.proves(test) and not is_const(self.simple(substitute(test, self.names)), True):
+                    return False
+        return True
+
     def settled(self, e: Expr) -> Expr:
         """`e` with what does not change inside the nest being lowered computed once, before it."""
         return e if self.nest is None else self.nest.hoist(e)
@@ -649,7 +657,7 @@ def fences_needed(stage: Synchronised) -> bool:
     selected = stage.allocated.scheduled.placed.partitioned.selected
     bulk: set[Buffer] = set()
     for op, instruction in selected.instructions.items():
-        if instruction.name in ("wgmma", "bulk.store"):
+        if instruction.name in ("wgmma", "bulk.store", "bulk.reduce"):
             bulk |= {storage_of(r.buffer) for r in op.reads if r.buffer.scope == "shared"}
     if not bulk:
         return False

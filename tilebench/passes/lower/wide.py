@@ -154,7 +154,7 @@ def _may_hoist(nest: Nest, e: Load) -> bool:
         return False
     if not any(v in variables(i) for i in e.indices for v in nest.loop.names):
         return False
-    return buffer.scope == "global" or nest.b.inside_bounds(buffer, e.indices) is None
+    return buffer.scope == "global" or nest.b.is_inside(buffer, e.indices)
 
 
 def _only_read_before_write(nest: Nest, e: Load) -> bool:
