@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -343,3 +344,51 @@ def test_the_shell_completes_names_of_the_cell(shell: Any) -> None:
     first = "%%tile --steps "
     found = [c.text for c in shell.Completer.completions(f"{first}\n{CELL}", len(first))]
     assert {"f", "X", "Y"} <= {c.strip() for c in found}
+
+
+BODY = """%%tile --target cpu
+@T.prim_func
+def double(X: T.Tensor((64,), "float16"), Y: T.Tensor((64,), "float16")):
+    with T.Kernel(2, threads=64) as bx:
+        x_shared = T.alloc_shared((64, 64), "float16")
+        for i in T.Parallel(64"""  # the parenthesis is not closed: a cell is completed while it is typed
+
+
+@pytest.mark.parametrize(("typed", "offered", "missing"), [
+    ("T.alloc_sh", ["alloc_shared"], ["alloc_fragment"]),
+    ("T.Para", ["Parallel"], []),
+    ("BLO", ["BLOCK_M"], []),
+    ("T.copy(X[bx], x_s", ["x_shared"], []),
+    ("T.copy(X[bx * 64], Y", ["Y"], ["X"]),
+    ("T.alloc_shared((64, 64), dt", ["dtype="], []),
+    ("T.Pipelined(8, num", ["num_stages="], []),
+    ("ran", ["range"], []),
+    ("whi", ["while"], []),
+    ("L.alloc_fr", ["alloc_fragment"], []),
+])  # fmt: skip
+def test_names_are_completed_in_the_body(
+    shell: Any, typed: str, offered: list[str], missing: list[str]
+) -> None:
+    import time
+
+    from IPython.core.completer import provisionalcompleter
+
+    shell.run_cell("BLOCK_M = 64\nimport tilebench.language as L")
+    code = f"{BODY}\n            {typed}"
+    start = time.process_time()
+    with provisionalcompleter():  # what ipykernel asks for a front end
+        found = list(shell.Completer.completions(code, len(code)))
+    assert time.process_time() - start < 0.5, "a front end waits a second"
+    texts = [c.text for c in found]
+    assert set(offered) <= set(texts)
+    assert not set(missing) & set(texts)
+    assert all(code[c.start : c.end] == re.search(r"\w*$", code)[0] for c in found)  # type: ignore[index]
+
+
+def test_text_and_other_cells_are_left_alone(shell: Any) -> None:
+    from tilebench.notebook.body import names_at
+
+    for line in ("# T.al", "x = 'T.al", "np.zer", "unknown.al", "  "):
+        text = f"%%tile\n{line}"
+        assert names_at(text, len(text), {}) is None
+    assert names_at("%%tile\nT.alloc_sh", 17, {"T": 3}) is None, "T is something else here"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -108,7 +108,7 @@ def function_checks(
     checks: dict[int, list[Check]] = {}
     for moment in moments:
         try:
-            expected = function(moment)
+            expected: Any = function(moment)
         except Exception as error:
             raise TileError(
                 "TB630",
@@ -122,7 +122,7 @@ def function_checks(
                 f"the reference gave a {type(expected).__name__} at step {moment.step}",
                 fix=MOMENTS,
             )
-        for name, want in (expected or {}).items():
+        for name, want in cast("Mapping[str, Any]", expected or {}).items():
             f = known.get(name)
             if f is None:
                 raise TileError("TB630", f"the reference speaks of {name}; the trace has {', '.join(known)}")

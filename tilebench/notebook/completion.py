@@ -1,4 +1,4 @@
-"""Completion of `%%tile`'s options and of their values, on the magic's own line only."""
+"""Completion of `%%tile`'s options and of their values, on the magic's own line; body.py does the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tilebench import config
+from tilebench.notebook.body import names_at
 
+PRIORITY = 100
+"""Ahead of static analysis, which takes seconds at first: front ends do not wait for it."""
 SHOWN = (
     "layout", "smem", "code", "passes", "warps", "timeline", "step", "diff", "roofline", "findings", "board",
     "none",
@@ -149,9 +152,19 @@ def install(shell: Any) -> None:
         context_matcher,  # pyright: ignore[reportUnknownVariableType] # untyped
     )
 
-    @context_matcher()  # type: ignore[no-untyped-call]
+    @context_matcher(priority=PRIORITY)  # type: ignore[no-untyped-call]
     def tile_matcher(context: Any) -> Any:
         first = context.full_text.split("\n", 1)[0]
+        if context.cursor_line > 0 and first.lstrip().startswith("%%tile"):
+            lines = context.full_text.split("\n")[: context.cursor_line]
+            place = sum(len(line) + 1 for line in lines) + len(context.line_with_cursor)
+            own = names_at(context.full_text, place, shell.user_ns)
+            if own is not None and own.names:
+                return {
+                    "completions": [SimpleCompletion(text=n, type=kind) for n, kind in own.names],
+                    "matched_fragment": own.fragment,
+                    "suppress": True,
+                }
         line = context.line_with_cursor if context.cursor_line == 0 else "\n"
         if context.cursor_line == 0 and first.lstrip().startswith(("%%tile", "%tile")):
             found = candidates(line, known_to(shell, context.full_text))
