@@ -26,6 +26,7 @@ from tilebench.ir.tile import (
 )
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
+from tilebench.passes.clipped import with_clipped_stores, with_safe_values
 from tilebench.passes.groups import spread_groups
 from tilebench.passes.ranges import check_indices
 from tilebench.passes.stages import Typed
@@ -54,7 +55,10 @@ def check(kernel: Kernel, target: Target) -> Typed:
         elif isinstance(node, Stmt):
             _check_statement(node)
     _check_loads(kernel.body, None)
-    check_indices(kernel)
+    inside = with_safe_values(kernel)
+    check_indices(inside)
+    if not target.is_gpu:
+        kernel = with_clipped_stores(inside)
     return Typed(kernel, target, per_thread_statements(kernel))
 
 

@@ -1,0 +1,103 @@
+"""Accesses outside of global tensors that the language defines, spelled out for the host back ends.
+
+GPU code reads 0 (or the safe value) outside of a tensor and skips stores there. On the host every access is
+checked and an element outside is an error, which finds mistakes; two cases are no mistakes:
+
+* a load of a tensor with T.annotate_safe_value: outside it reads as that value;
+* a store that the program guards, in a dimension that the guard leaves to the ends of the tensor:
+
+      for i, j in T.Parallel(64, 64):
+          if i < rows:                                  # says which rows; the columns end where C does
+              C[start + i, by * 64 + j] = c[i, j]
+
+A dimension counts when its index is a sum of multiples of loop and block variables that no guard names: a
+wrong guard stays an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from tilebench.ir.expr import Expr, Load, Var, as_expr, binary, const, int_value, select
+from tilebench.ir.rewrite import rebuild, transform, variables
+from tilebench.ir.simplify import bounds, from_linear, linear
+from tilebench.ir.tile import Buffer, For, If, Kernel, Parallel, Stmt, Store
+
+Interval = tuple[int, int]
+
+
+def with_safe_values(kernel: Kernel) -> Kernel:
+    """The kernel whose element loads of tensors with a safe value give it outside of the tensor."""
+    safe: Mapping[Buffer, Any] = kernel.attributes.get("safe_values") or {}
+    if not safe:
+        return kernel
+
+    def rule(node: Any) -> Any:
+        if not isinstance(node, Load) or node.buffer not in safe:
+            return None
+        indices = tuple(transform(i, rule) for i in node.indices)
+        inside: Expr | None = None
+        for index, size in zip(indices, node.buffer.shape, strict=True):
+            for test in (binary("ge", index, const(0, index.dtype)), binary("lt", index, size)):
+                inside = test if inside is None else binary("and", inside, test)
+        load = dataclasses.replace(node, indices=indices)
+        value = as_expr(safe[node.buffer]).astype(node.dtype)
+        return load if inside is None else select(inside, load, value)
+
+    return dataclasses.replace(kernel, body=transform(kernel.body, rule))
+
+
+def with_clipped_stores(kernel: Kernel) -> Kernel:
+    """The kernel whose guarded stores end where their tensor does, in the dimensions that no guard names."""
+    ranges: dict[Var, Interval] = {}
+    for var, extent in zip(kernel.blocks, kernel.grid, strict=True):
+        size = int_value(extent)
+        ranges[var] = (0, (size or 1 << 31) - 1)
+    return dataclasses.replace(kernel, body=_visit(kernel.body, ranges, None, frozenset()))
+
+
+def _visit(
+    s: Stmt, ranges: Mapping[Var, Interval], guarded: frozenset[Var] | None, inner: frozenset[Var]
+) -> Stmt:
+    """guarded: variables of the conditions around s (None: there is none); inner: those of T.Parallel."""
+    match s:
+        case Store() if s.buffer.scope == "global" and guarded is not None and inner:
+            tests = [
+                test
+                for index, size in zip(s.indices, s.buffer.shape, strict=True)
+                if (test := _end(index, size, ranges, guarded, inner)) is not None
+            ]
+            if not tests:
+                return s
+            inside = tests[0]
+            for test in tests[1:]:
+                inside = binary("and", inside, test)
+            return If(inside, s, None, loc=s.loc)
+        case Parallel():
+            more = {v: (0, max(e - 1, 0)) for v, e in zip(s.vars, s.extents, strict=True)}
+            ranges, inner = {**ranges, **more}, inner | set(s.vars)
+        case For():
+            start, stop = int_value(s.start), int_value(s.stop)
+            if start is not None and stop is not None and int_value(s.step) == 1 and stop > start:
+                ranges = {**ranges, s.var: (start, stop - 1)}
+        case If():
+            guarded = (guarded or frozenset()) | variables(s.condition)
+        case _:
+            pass
+    return rebuild(s, lambda c: _visit(c, ranges, guarded, inner) if isinstance(c, Stmt) else c)
+
+
+def _end(
+    index: Expr, size: Expr, ranges: Mapping[Var, Interval], guarded: frozenset[Var], inner: frozenset[Var]
+) -> Expr | None:
+    """`index < size` where the index may pass the end and is one that counts; else None."""
+    form = linear(index)
+    names = {term for term, _ in form.terms if isinstance(term, Var)}
+    if len(names) != len(form.terms) or not names <= ranges.keys() or names & guarded or not names & inner:
+        return None
+    interval, extent = bounds(from_linear(form), ranges), int_value(size)
+    if interval is None or interval[0] < 0 or (extent is not None and interval[1] < extent):
+        return None
+    return binary("lt", index, size)
