@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilebench.language as T
-from tests.traps.running import Array, check, numbers
+from tests.traps.running import TARGETS, Array, check, numbers, refused
 
 
 def through(body: Any, m: int, n: int, threads: int) -> Any:
@@ -172,3 +172,75 @@ def test_a_row_of_a_product_read_by_all() -> None:
     a, b = numbers(64, 32, dtype=np.float16), numbers(64, 32, dtype=np.float16, seed=1)
     s = a.astype(np.float32) @ b.astype(np.float32).T
     check(differences, [a, b], np.roll(s, -1, 0) - np.roll(s, 1, 1) + s[0])
+
+
+def shift_in_place() -> Any:
+    @T.prim_func
+    def program(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            X = T.alloc_fragment((64,), "float32")
+            T.copy(A, X)
+            for i in T.Parallel(63):
+                X[i] = X[i + 1]  # HERE
+            T.copy(X, B)
+
+    return program
+
+
+def first_of_a_row() -> Any:
+    @T.prim_func
+    def program(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1, threads=64) as b:
+            S = T.alloc_shared((8, 64), "float32")
+            T.copy(A, S)
+            for i, j in T.Parallel(8, 64):
+                old = S[i, 0]  # HERE
+                S[i, j] = S[i, j] - old
+            T.copy(S, B)
+
+    return program
+
+
+def written_then_read() -> Any:
+    @T.prim_func
+    def program(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
+        with T.Kernel(4, threads=64) as b:
+            S = T.alloc_shared((4, 64), "float32")
+            for i in T.Parallel(64):
+                S[b, i] = A[b, i]
+                B[b, i] = S[b, 63 - i]  # HERE
+
+    return program
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("make", [shift_in_place, first_of_a_row, written_then_read])
+def test_iterations_that_read_what_others_write_are_refused(make: Any, target: str) -> None:
+    refused(make, "TB413", "HERE", target)
+
+
+@pytest.mark.parametrize("scope", ["shared", "fragment"])
+def test_iterations_that_read_what_they_alone_write_are_not(scope: str) -> None:
+    make = T.alloc_shared if scope == "shared" else T.alloc_fragment
+
+    @T.prim_func
+    def swap(A: T.Tensor((70,), "float32"), B: T.Tensor((70,), "float32")):
+        with T.Kernel(1, threads=96):
+            X = make((70,), "float32")
+            T.copy(A, X)
+            for i in T.Parallel(35):
+                left = X[i]
+                X[i] = X[69 - i]
+                X[69 - i] = left
+            for i in T.Parallel(20):
+                X[i] = X[i + 50]
+            for i in T.Parallel(70):
+                if i % 2 == 0:
+                    X[i] = X[i] + X[i + 1]
+            T.copy(X, B)
+
+    a = numbers(70)
+    want = a[::-1].copy()
+    want[:20] = want[50:]
+    want[::2] += want[1::2]
+    check(swap, [a], want)

@@ -26,6 +26,7 @@ from tilebench.ir.tile import (
 )
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
+from tilebench.passes.carried import check_carried
 from tilebench.passes.clipped import with_clipped_stores, with_safe_values
 from tilebench.passes.groups import spread_groups
 from tilebench.passes.ranges import check_indices
@@ -222,6 +223,7 @@ def _check_statement(s: Stmt) -> None:
                     fix="one extent, at least 0, for each variable",
                 )
             _check_parallel(s)
+            check_carried(s)
         case For() if int_value(s.step) == 0:
             raise TypeTileError(
                 "TB270", "a loop with step 0 never ends", at=s.loc, fix="use a step other than 0"

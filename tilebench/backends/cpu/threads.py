@@ -16,9 +16,10 @@ from tilebench.backends.cpu.statements import Statements
 from tilebench.backends.cpu.text import V, compute_type, i64
 from tilebench.errors import TargetError
 from tilebench.ir.dtype import bool_, int32, uint32
-from tilebench.ir.expr import Call, Expr, Var
+from tilebench.ir.expr import Call, Expr, Load, Var
 from tilebench.ir.intrinsics import INTRINSICS
-from tilebench.ir.rewrite import children, walk
+from tilebench.ir.rewrite import children, variables, walk
+from tilebench.ir.simplify import linear
 from tilebench.ir.tile import (
     AtomicRMW,
     Bind,
@@ -81,6 +82,25 @@ def own_calls(s: Stmt) -> list[Call]:
             for o in c.offsets:
                 visit(o)
     return found
+
+
+def _common_accesses(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...] | None, bool]]:
+    """Shared and global memory that a statement names: the buffer, the element (None: a tile), and whether it
+    is written."""
+    for n in walk(s):
+        if isinstance(n, Load | Store | AtomicRMW) and n.buffer.scope in ("shared", "global"):
+            yield (
+                root_of(n.buffer),
+                n.indices if root_of(n.buffer) is n.buffer else None,
+                not isinstance(n, Load),
+            )
+        elif isinstance(n, TileOp):
+            for regions, writes in ((n.reads, False), (n.writes, True)):
+                yield from (
+                    (root_of(r.buffer), None, writes)
+                    for r in regions
+                    if r.buffer.scope in ("shared", "global")
+                )
 
 
 def spread_buffers(kernel: Kernel, per_thread: frozenset[Stmt]) -> tuple[set[Buffer], frozenset[Stmt]]:
@@ -199,6 +219,8 @@ class Threads(Statements):
 
         for s in run:
             if not has_collective(s):
+                if self._exchange(plain, s):
+                    emit()
                 plain.append(s)
                 continue
             emit()
@@ -209,6 +231,36 @@ class Threads(Statements):
             else:
                 self._staged(s)
         emit()
+
+    def _exchange(self, run: Sequence[Stmt], last: Stmt) -> bool:
+        """Whether threads may see in `last` what others do to common memory in `run`, or the other way round:
+        then all of them do the run before any does the last.
+        """
+        before = [access for s in run for access in _common_accesses(s)]
+        if not before:
+            return False
+        bound = {n.var for s in (*run, last) for n in walk(s) if isinstance(n, Bind | For)}
+        varying = {self.thread_var, *self.slots, *bound}
+        return any(
+            buffer is other and (writes or wrote) and not self._own_element(indices, places, varying)
+            for buffer, indices, writes in _common_accesses(last)
+            for other, places, wrote in before
+        )
+
+    def _own_element(self, a: tuple[Expr, ...] | None, b: tuple[Expr, ...] | None, varying: set[Var]) -> bool:
+        """Whether both are one element that no other thread has: an index is a multiple of the thread number
+        plus what is the same for all."""
+        if a is None or b is None or len(a) != len(b):
+            return False
+        for x, y in zip(a, b, strict=True):
+            difference = linear(x - y)
+            if difference.terms or difference.constant:
+                return False
+        for x in a:
+            terms = [t for t, _ in linear(x).terms if variables(t) & varying]
+            if len(terms) == 1 and terms[0] is self.thread_var:
+                return True
+        return False
 
     def _one(self, s: Stmt) -> None:
         """A statement inside the loop over threads; names that it binds live on in memory."""
