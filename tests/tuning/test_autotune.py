@@ -150,9 +150,26 @@ def test_an_eager_function_is_tuned_for_the_shapes_of_its_tensors() -> None:
     assert add_one.tuning is first, "the same shape is tuned once"
     assert torch.equal(add_one(torch.ones(128)), torch.full((128,), 2.0))
     assert add_one.tuning is not first
-    count = len(add_one._found)
+    last = add_one.tuning
     assert torch.equal(add_one(x, B=32), x + 1)
-    assert len(add_one._found) == count, "a tunable that is passed skips the tuning"
+    assert add_one.tuning is last, "a tunable that is passed skips the tuning"
+
+
+def test_some_parameters_do_not_call_for_another_tuning() -> None:
+    function = tuned(programs.scale, {"B": [16, 32]}, log=False, do_not_specialize=["n"])
+    first = function(64)
+    assert first.latency is not None
+    trials = function.tuning
+    other = function(n=128)
+    assert function.tuning is trials, "the size is not specialised"
+    assert other.config == first.config
+    assert other.latency is None, "nothing was measured at this size"
+    x = np.arange(128, dtype=np.float32)
+    assert np.array_equal(other(x), programs.SCALE * x)
+    assert function(64) is first
+    assert len(function._tuner_cache) == 1
+    with pytest.raises(TypeError, match="no option"):
+        tuned(programs.scale, {"B": [16]}, do_not_specialise=["n"])
 
 
 def test_configurations_may_hold_pass_configs() -> None:

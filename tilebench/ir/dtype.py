@@ -209,7 +209,10 @@ def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def encode(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """Bytes (storage form) of values; rounds to nearest even; fp8 saturates to the largest finite value."""
+    """Bytes (storage form) of values; rounds to nearest even; finite values saturate in fp8.
+
+    An infinity is one in float8_e5m2 too, and the largest finite value in float8_e4m3, which has none.
+    """
     if dtype == "bfloat16":
         bits = np.asarray(values, dtype=np.float32).view(np.uint32)
         rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
@@ -230,6 +233,8 @@ def _encode_fp8(values: np.ndarray, dtype: DType) -> np.ndarray:
     low = np.maximum(high - 1, 0)
     up, down = positive[high] - magnitude, magnitude - positive[low]
     code = np.where((down < up) | ((down == up) & (low % 2 == 0)), low, high).astype(np.uint8)
+    if dtype == "float8_e5m2":
+        code = np.where(np.isinf(values), np.uint8(0x7C), code)
     code = np.where(np.isnan(values), np.uint8(0x7F), code)
     return (code | (np.signbit(values).astype(np.uint8) << 7)).astype(np.uint8)
 

@@ -35,7 +35,7 @@ def refuse_fragments(variables: Iterable[Var], body: Stmt, at: Loc | None) -> No
         if buffer.scope == "fragment":
             raise TypeTileError(
                 "TB226",
-                f"{buffer.name} is indexed by {var.name}, and how far {var.name} goes is known only at run time",
+                f"{buffer.name} is indexed by {var.name}, whose range is known only at run time",
                 at=place or at,
                 why="the elements of a fragment are spread over the threads when the kernel is compiled, and "
                 "a loop over them with it",

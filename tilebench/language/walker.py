@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -208,6 +209,7 @@ class Walker:
             case VarSpec():
                 buffer = self.declare(value.buffer, name, at)
                 if value.init is not None:
+                    _fits(value.init, buffer, at)
                     self.store(buffer, (const(0),), value.init, at)
                 return buffer
             case EmptySpec():
@@ -371,6 +373,22 @@ _WORDS = {
     "Delete": "del",
     "Match": "match",
 }
+
+
+def _fits(value: Any, buffer: Buffer, at: Loc | None) -> None:
+    """Raise TypeTileError TB251 for a number that the variable cannot hold."""
+    kind = buffer.dtype
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return
+    if value > kind.max or value < kind.min:
+        limit, word = (kind.max, "maximum") if value > kind.max else (kind.min, "minimum")
+        raise TypeTileError(
+            "TB251",
+            f"{buffer.name}: {value!r} exceeds {word} of {kind} ({limit!r})",
+            at=at,
+            why="a variable starts with a value of its type",
+            fix="use a wider type, or T.infinity(dtype)",
+        )
 
 
 def _reads_or_calls(e: Expr) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.ir.dtype import decode, float64, int64
+from tilebench.ir.dtype import decode, float64, int64, round_to
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import walk
@@ -133,7 +133,9 @@ class Machine:
         self.written: set[Buffer] = set()
         for param, argument in zip(kernel.params, arguments, strict=True):
             if isinstance(param.value, Var):
-                self.base[param.value] = make(argument, param.value.dtype)
+                kind = param.value.dtype
+                given = round_to(np.asarray(argument), kind) if kind.is_float else argument
+                self.base[param.value] = make(given, kind)
             else:
                 values = np.array(decode(argument.array, param.value.dtype))
                 with np.errstate(invalid="ignore"):  # fresh outputs hold any bits, signalling NaNs too

@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,34 @@ from tilebench.tuning.space import PASS_CONFIGS, Candidate, candidates
 from tilebench.tuning.tuner import Options, chosen_kernel, tune
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a tuning found: for which call, its trials, and the kernel of the best."""
+
+    job: Job
+    tuning: Tuning
+    kernel: Kernel
+
+    @property
+    def config(self) -> Candidate:
+        """The configuration of the best."""
+        assert self.tuning.best is not None, "a tuning without a best raises"
+        return dict(self.tuning[self.tuning.best].config)
+
+
 class Autotuned(TunedFunction):
     """What `@autotune` makes of a `@jit` function: calling it without the tunables picks the best
     configuration for its arguments, once for each of their shapes.
     """
 
-    def __init__(self, function: JitFunction, configs: Any, options: Options) -> None:
+    def __init__(
+        self, function: JitFunction, configs: Any, options: Options, do_not_specialize: Sequence[str] = ()
+    ) -> None:
         super().__init__(function, configs)
         self.options = options
         self.tuning: Tuning | None = None
-        self._found: dict[Any, tuple[Job, Tuning, Kernel]] = {}
+        self.unspecialized = frozenset(do_not_specialize)
+        self._tuner_cache: dict[Any, Choice | None] = {}
 
     @property
     def trials(self) -> list[Trial]:
@@ -43,18 +62,43 @@ class Autotuned(TunedFunction):
         """Tune on first use for these values, then as the jit function with the best configuration."""
         names = self._tunables(values, named)
         if not names:
+            self._tuner_cache.setdefault(self._key(values, named), None)
             return self.function(*values, **named)
-        job, tuning, kernel = self._tune(values, named, names)
+        found = self._tune(values, named, names)
         if self.function.is_lazy:
-            return kernel
-        assert tuning.best is not None, "a tuning without a best raises"
-        function, chosen = job.variant(dict(tuning[tuning.best].config))
+            return self._kernel(found, values, named)
+        function, chosen = found.job.variant(found.config)
         return function(*values, **{**named, **chosen})
 
     def compile(self, *values: Any, **named: Any) -> Kernel:
         """The Kernel with the best configuration."""
         names = self._tunables(values, named)
-        return self._tune(values, named, names)[2] if names else self.function.compile(*values, **named)
+        if not names:
+            return self.function.compile(*values, **named)
+        return self._kernel(self._tune(values, named, names), values, named)
+
+    def _kernel(self, found: Choice, values: tuple[Any, ...], named: Mapping[str, Any]) -> Kernel:
+        """The kernel that was measured; for other values of unspecialised parameters one of its own."""
+        if self._arguments(values, named) == self._arguments(found.job.values, found.job.named):
+            return found.kernel
+        kernel = self._job(values, named).kernel(found.config)
+        kernel.config = found.config
+        return kernel
+
+    def _arguments(self, values: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """What a call says of each parameter, defaults included, however it spells it."""
+        signature = inspect.signature(self.function.function)
+        known = {k: v for k, v in named.items() if k in signature.parameters}
+        bound = signature.bind_partial(*values, **known)
+        bound.apply_defaults()
+        every = {**bound.arguments, **named}
+        return {name: _shapes([value]) for name, value in every.items()}
+
+    def _key(self, values: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """What a tuning is kept under: the call without the parameters that it is not to depend on."""
+        kept = [(n, v) for n, v in self._arguments(values, named).items() if n not in self.unspecialized]
+        given = () if self.unspecialized else _shapes(get_autotune_inputs() or ())
+        return tuple(kept), str(resolve(self.function.options.get("target"))), given
 
     def _candidates(self, values: Sequence[Any], named: Mapping[str, Any]) -> list[Candidate]:
         return candidates(self.configs, values, named)
@@ -69,14 +113,11 @@ class Autotuned(TunedFunction):
             return []  # every tunable was passed: nothing is left to tune
         return sorted(keys - given)
 
-    def _tune(
-        self, values: tuple[Any, ...], named: Mapping[str, Any], names: Sequence[str]
-    ) -> tuple[Job, Tuning, Kernel]:
-        job, options = self._job(values, named), self.options
-        given = get_autotune_inputs() or ()
-        key = (_shapes(values), _shapes(tuple(named.values())), tuple(named), str(job.target), _shapes(given))
-        if key in self._found:
-            return self._found[key]
+    def _tune(self, values: tuple[Any, ...], named: Mapping[str, Any], names: Sequence[str]) -> Choice:
+        job, options, key = self._job(values, named), self.options, (self._key(values, named), tuple(names))
+        found = self._tuner_cache.get(key)
+        if found is not None:
+            return found
         chosen: list[Candidate] = []
         for c in self._candidates(values, named):
             one = {k: v for k, v in c.items() if k in names}
@@ -86,8 +127,8 @@ class Autotuned(TunedFunction):
         kernel = chosen_kernel(job, tuning)
         if options.ref_prog is not None and not is_absent(job.target):
             kernel.ref_latency = _reference_ms(job, kernel, options)
-        self._found[key] = job, tuning, kernel
-        return self._found[key]
+        found = self._tuner_cache[key] = Choice(job, tuning, kernel)
+        return found
 
     def _job(self, values: tuple[Any, ...], named: Mapping[str, Any]) -> Job:
         target = resolve(self.function.options.get("target"))
@@ -146,6 +187,7 @@ def autotune(
     workers: int = 0,
     log: str | Path | bool = True,
     isolate: bool = True,
+    do_not_specialize: Sequence[str] | None = None,
     **accepted: Any,
 ) -> Any:
     """Decorator above `@jit`: of the configurations the fastest that is right.
@@ -162,12 +204,14 @@ def autotune(
     They run in a worker process (isolate=False: in this one), so a crash costs one candidate. log: the file
     that remembers what was measured (True: one in the cache directory, False: none); what it has is not
     measured again. Inputs: `set_autotune_inputs`, supply_prog(params), or random ones of supply_type.
+    do_not_specialize: parameters whose values do not call for another tuning: the configuration found for the
+    first ones is that of all (the kernel is compiled for each).
 
     The kernel has `config`, `latency` (ms), `ref_latency` and `tuning`, a table of all candidates with their
     reasons. Raises TB644 when none works.
     """
     for name in accepted:
-        if name not in ("manual_check_prog", "cache_input_tensors", "do_not_specialize"):
+        if name not in ("manual_check_prog", "cache_input_tensors"):
             raise TypeError(f"autotune has no option {name!r}")
         warnings.warn(f"autotune option {name} has no effect in tilebench", stacklevel=2)
     if configs is None:
@@ -181,8 +225,9 @@ def autotune(
 
     def decorate(function: Any) -> Autotuned:
         return Autotuned(
-            function if isinstance(function, JitFunction) else JitFunction(function, {}), configs, options
-        )
+            function if isinstance(function, JitFunction) else JitFunction(function, {}), configs, options,
+            do_not_specialize or (),
+        )  # fmt: skip
 
     return decorate if func is None else decorate(func)
 

@@ -218,6 +218,11 @@ class Values(Text):
         steps = self.raw("fmul", rounded, self.constant(2.0 ** (mantissa - least), float32))
         count = self.op(f"fptosi {single} {steps.name} to {many}")
         code = self.op(f"select {vector('i1', w)} {tiny.name}, {many} {count}, {many} {code}")
+        if dtype == "float8_e5m2":  # an infinity is no number that is too large
+            endless = self.compare("fcmp oeq", self.unary("fabs", x), self.constant(float("inf"), float32))
+            code = self.op(
+                f"select {vector('i1', w)} {endless.name}, {many} {self._int(0x7C, 'i32', w)}, {many} {code}"
+            )
         nan = self.compare("fcmp uno", x, x)
         code = self.op(
             f"select {vector('i1', w)} {nan.name}, {many} {self._int(127, 'i32', w)}, {many} {code}"

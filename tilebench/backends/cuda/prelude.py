@@ -117,10 +117,13 @@ def _encode_fp8(name: str, mantissa: int, bias: int, largest: str) -> str:
     """
     shift = 23 - mantissa
     magic = f"{2.0 ** (1 - bias - mantissa + 23)!r}f"
+    infinity = (
+        "\n  if (a == 0x7f800000u) return e5m2{(unsigned char)(sign | 0x7c)};" if name == "e5m2" else ""
+    )
     return f"""
 DEVICE {name} to_{name}(float v) {{
   unsigned bits = __float_as_uint(v), sign = bits >> 24 & 0x80, a = bits & 0x7fffffffu;
-  if (a > 0x7f800000u) return {name}{{0x7f}};
+  if (a > 0x7f800000u) return {name}{{0x7f}};{infinity}
   float m = fminf(__uint_as_float(a), {largest});
   if (m < {2.0 ** (1 - bias)!r}f)
     return {name}{{(unsigned char)(sign | (__float_as_uint(m + {magic}) - __float_as_uint({magic})))}};
@@ -129,7 +132,11 @@ DEVICE {name} to_{name}(float v) {{
 }}"""
 
 
-for _name, _mantissa, _bias, _largest in (("e4m3", 3, 7, "448.0f"), ("e5m2", 2, 15, "57344.0f")):
+_KEPT = "\n  if ((__float_as_uint(v) & 0x7fffffffu) == 0x7f800000u) r += 1;"
+"""satfinite makes e5m2's largest number of an infinity; the next code is its infinity."""
+for _name, _mantissa, _bias, _largest, _infinity in (
+    ("e4m3", 3, 7, "448.0f", ""), ("e5m2", 2, 15, "57344.0f", _KEPT),
+):  # fmt: skip
     _piece(
         f"{_name}_f32",
         _encode_fp8(_name, _mantissa, _bias, _largest),
@@ -137,7 +144,7 @@ for _name, _mantissa, _bias, _largest in (("e4m3", 3, 7, "448.0f"), ("e5m2", 2, 
         ((89, f"""
 DEVICE {_name} to_{_name}(float v) {{
   unsigned short r;
-  asm("cvt.rn.satfinite.{_name}x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(v));
+  asm("cvt.rn.satfinite.{_name}x2.f32 %0, %1, %2;" : "=h"(r) : "f"(0.0f), "f"(v));{_infinity}
   return {_name}{{(unsigned char)r}};
 }}"""),),
     )  # fmt: skip

@@ -1,0 +1,47 @@
+"""TileLang's smaller modules, where programs import names from."""
+
+import numpy as np
+import pytest
+
+import tilebench
+import tilebench.language as T
+from tilebench import TileError, _ffi_api
+from tilebench.language.kernel import normalize_threads
+
+
+def test_threads_of_a_block_have_three_axes():
+    assert normalize_threads(None) == [128, 1, 1]
+    assert normalize_threads(96) == [96, 1, 1]
+    assert normalize_threads((16, 4)) == [16, 4, 1]
+    for wrong in (0, -2, [64, 0], (1, 2, 3, 4)):
+        with pytest.raises(ValueError, match="threads"):
+            normalize_threads(wrong)
+
+
+def test_layouts_are_repeated_and_expanded():
+    layout = T.Layout((4, 8), lambda i, j: i * 8 + j)
+    assert _ffi_api.Layout_repeat(layout, 0, 2).is_equal(layout.repeat(0, 2))
+    assert _ffi_api.Layout_expand(layout, [3]).is_equal(layout.expand(3))
+    with pytest.raises(ValueError, match="factor"):
+        _ffi_api.Layout_repeat(layout, 0, 0)
+
+
+def test_a_first_value_that_does_not_fit_is_refused():
+    def program(kind, value):
+        @T.prim_func
+        def f(Y: T.Tensor((1,), kind)):
+            with T.Kernel(1, threads=32):
+                v = T.alloc_var(kind, init=value)
+                Y[0] = v
+
+        return tilebench.compile(f, target="cpu")
+
+    for kind, value in (("float32", 1e300), ("float16", -7e4), ("int8", 128), ("uint8", -1)):
+        with pytest.raises(ValueError, match=f"maximum of {kind}|minimum of {kind}") as caught:
+            program(kind, value)
+        assert isinstance(caught.value, TileError)
+        assert caught.value.code == "TB251"
+    for kind, value in (("float64", 1e300), ("float32", float("inf")), ("int8", -128)):
+        y = np.zeros(1, kind)
+        program(kind, value)(y)
+        assert y[0] == value
