@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from tilebench.codec import to_json
 from tilebench.kernel import accesses
 from tilebench.passes.stages import Lowered
 from tilebench.report import Report, from_json
+from tilebench.targets import parse
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 
@@ -242,3 +245,42 @@ def test_a_cuda_report_has_machine_code_with_live_registers() -> None:
         )
         == code
     )
+
+
+BIG = """
+@T.prim_func
+def big(X: T.Tensor((256, 512), "float32"), Y: T.Tensor((256, 512), "float32")):
+    with T.Kernel(1, threads=128) as bx:
+        s = T.alloc_fragment((256, 512), "float32")
+        T.copy(X, s)
+        T.copy(s, Y)
+"""
+
+
+def test_a_fragment_without_registers_is_said_before_the_compiler_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tilebench import compiler
+    from tilebench.kernel.crowded import CrowdedWarning, crowded
+
+    class Asked(Exception):
+        pass
+
+    asked: list[str] = []
+
+    def never(stages: Any) -> Any:
+        asked.append(stages.kernel.name)
+        raise Asked
+
+    prim = tilebench.compile(BIG, target="interp").prim
+    monkeypatch.setattr(compiler, "with_executable", never)
+    said = r"big \(line 5\): s \(256x512\) is 1024 values a thread, 1024 registers where a thread has 255"
+    with pytest.warns(CrowdedWarning, match=said), pytest.raises(Asked):
+        tilebench.run(BIG, target="cuda:sm_90a", launch=False)
+    assert asked == ["big"]
+    stages = compiler.analyse(prim, parse("cuda:sm_90a"))
+    (finding,) = crowded(stages)
+    assert finding.hint == (
+        "use threads=1024 or a tile of 32x512, with 8 times the blocks: 128 registers a thread"
+    )
+    assert finding.spans[0].line == 5

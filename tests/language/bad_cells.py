@@ -48,6 +48,9 @@ COMPILE: dict[str, str] = {
     "tile-in-arithmetic": inside("C[0, 0] = A + 1"),
     "extent-of-tile-unknown": inside("s = T.alloc_shared((bx, 4), 'float16')"),
     "copy-shapes-differ": inside("s = T.alloc_shared((64, 32), 'float16')", "T.copy(A, s)"),
+    "print-of-a-tile": inside(
+        "s = T.alloc_fragment((64, 64), 'float32')", "T.copy(A, s)", "print(s, s[0, 0])"
+    ),
     "gemm-shapes-differ": inside(
         "a = T.alloc_shared((64, 32), 'float16')",
         "b = T.alloc_shared((64, 64), 'float16')",

@@ -159,3 +159,16 @@ def test_loading_twice_is_loading_once(shell: Any) -> None:
     shell.run_line_magic("reload_ext", "tilebench")
     shell.run_line_magic("load_ext", "tilebench")
     assert len(shell.Completer.custom_matchers) == before
+
+
+def test_an_error_in_a_plain_cell_names_the_cell(shell: Any) -> None:
+    cell = CELL.replace("* FACTOR", "* missing")
+    with capture_output() as out:
+        result = shell.run_cell(
+            f"import tilebench\n{cell}\nbroken = tilebench.compile(double)", store_history=True
+        )
+    error = result.error_in_exec
+    assert error.code == "TB101"
+    number = shell.execution_count - 1
+    assert f"--> In[{number}]:7:51" in out.stdout
+    assert f"7 |                 {cell.splitlines()[5].strip()}" in out.stdout

@@ -16,7 +16,7 @@ from tilebench.errors import LaunchError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
 from tilebench.ir.tile import Buffer
-from tilebench.kernel import args, quick
+from tilebench.kernel import args, crowded, quick
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Placed
@@ -72,7 +72,10 @@ class Kernel:
 
         Raises TileError when the program is wrong or the target cannot do it.
         """
-        return compiler.build(self.prim, self.target)
+        stages = compiler.analyse(self.prim, self.target)
+        if self.target.kind == "cuda":
+            crowded.warn(stages)
+        return compiler.with_executable(stages)
 
     @property
     def executable(self) -> Executable:

@@ -23,6 +23,7 @@ from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
 from tilebench.ir.tile import Kernel as TileKernel
 from tilebench.kernel import accesses, scheduling
+from tilebench.kernel.crowded import crowded
 from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
 from tilebench.kernel.target import device_of
@@ -315,6 +316,7 @@ def make_report(
             )
         )
     if stages is not None:
+        found += crowded(stages)
         lowered: Lowered = stages.stage(Lowered)
         found += [
             Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any, cast
 
-from tilebench.errors import TypeTileError
+from tilebench.errors import SyntaxTileError, TypeTileError
 from tilebench.ir import expr as ir
 from tilebench.ir.expr import Expr
+from tilebench.ir.tile import Buffer, Region
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.inline import inline, is_inlined
 from tilebench.language.markers import LoopSpec
@@ -43,6 +44,8 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
         named.update(cast("dict[str, Any]", table))
     if is_inlined(function, raw, named):
         return inline(evaluate.walker, function, raw, named, node, frame)
+    if function is print:
+        _refuse_print([*raw, *named.values()], node, frame)
     positional = [evaluate.read(v) for v in raw]
     named = {k: evaluate.read(v) for k, v in named.items()}
     builtin = _builtin(function, positional, named, node, frame)
@@ -60,6 +63,23 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
     return evaluate.walker.finish_call(
         evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()"), node, frame
     )
+
+
+def _refuse_print(values: list[Any], node: ast.Call, frame: Frame) -> None:
+    """print() of what only the running kernel knows. Raises SyntaxTileError TB102."""
+    named = [
+        ast.unparse(a)
+        for a, v in zip(node.args, values, strict=False)
+        if isinstance(v, Expr | Buffer | Region)
+    ]
+    if named:
+        raise SyntaxTileError(
+            "TB102",
+            f"print() of {', '.join(named)}, which only the running kernel knows",
+            at=frame.loc(node),
+            why="print() is Python's and runs once, while the kernel is compiled",
+            fix=f"T.print({named[0]}) prints it from the kernel; print() of sizes and constants is fine",
+        )
 
 
 def _builtin(function: Any, values: list[Any], named: dict[str, Any], node: ast.Call, frame: Frame) -> Any:

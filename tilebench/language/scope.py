@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import linecache
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -108,7 +109,16 @@ def source_of(function: Callable[..., Any]) -> Source:
             ),
             fix="define it in a file or a notebook cell, or compile its text: tilebench.compile(text)",
         )
-    return Source(code.co_filename, "".join(lines))
+    return Source(shown_name(code.co_filename), "".join(lines))
+
+
+def shown_name(filename: str) -> str:
+    """'In[3]' for the file that IPython keeps a cell's text under; other names as they are."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    named = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    found = named(filename) if named is not None else None
+    return str(found[1]) if found else filename
 
 
 @lru_cache(maxsize=64)
