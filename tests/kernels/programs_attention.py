@@ -468,6 +468,98 @@ def attention_backward(
     return attention_backward_kernel
 
 
+def attention_backward_overlapped(
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    causal: bool = False,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 64,
+    num_stages: int = 2,
+    threads: int = 256,
+    trailing: bool = False,
+) -> Any:
+    """`attention_backward` with its products in the order in which they hide what the threads do.
+
+    dQ comes before dK, so that it leaves, through a shared tile, while dK is multiplied: as a bulk reduction
+    with TB_BULK_REDUCE. trailing (with TB_STAGES_BY_HAND): dQ belongs to the next iteration, behind its
+    first product. Causal blocks mask only where the diagonal is.
+    """
+    scale = (1.0 / dim) ** 0.5
+    total = seq // block_N
+    mask = [0] if causal else []
+    # copies of Q, G, L, D; S, dP, exp, (mask,) P, dV, dS, its tile, dQ, dK, dQ's tile, its way out
+    stage = [-1] * 4 + [0, 0, 0, *mask, 0, 0, 0, 0, 1, 0, 1, 1] if trailing else None
+    order = [-1] * 4 + [0, 4, 5, *(6 for _ in mask), 7, 8, 9, 10, 1, 11, 2, 3] if trailing else None
+
+    @T.prim_func
+    def attention_backward_kernel(
+        Q: T.Tensor((batch, heads, seq, dim), dtype),
+        K: T.Tensor((batch, heads, seq, dim), dtype),
+        V: T.Tensor((batch, heads, seq, dim), dtype),
+        G: T.Tensor((batch, heads, seq, dim), dtype),
+        L: T.Tensor((batch, heads, seq), "float32"),
+        D: T.Tensor((batch, heads, seq), "float32"),
+        Z: T.Tensor((batch, heads, seq, dim), "float32"),
+        dK: T.Tensor((batch, heads, seq, dim), dtype),
+        dV: T.Tensor((batch, heads, seq, dim), dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            K_s = T.alloc_shared((block_M, dim), dtype)
+            V_s = T.alloc_shared((block_M, dim), dtype)
+            Q_s = T.alloc_shared((block_N, dim), dtype)
+            G_s = T.alloc_shared((block_N, dim), dtype)
+            L_s = T.alloc_shared((block_N,), "float32")
+            D_s = T.alloc_shared((block_N,), "float32")
+            ds_s = T.alloc_shared((block_M, block_N), dtype)
+            dq_s = T.alloc_shared((block_N, dim), "float32")
+            s = T.alloc_fragment((block_M, block_N), "float32")
+            dp = T.alloc_fragment((block_M, block_N), "float32")
+            p = T.alloc_fragment((block_M, block_N), dtype)
+            ds = T.alloc_fragment((block_M, block_N), dtype)
+            dk = T.alloc_fragment((block_M, dim), "float32")
+            dv = T.alloc_fragment((block_M, dim), "float32")
+            dq = T.alloc_fragment((block_N, dim), "float32")
+
+            T.copy(K[bz, by, bx * block_M : (bx + 1) * block_M, :], K_s)
+            T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
+            T.clear(dk)
+            T.clear(dv)
+            first = T.floordiv(bx * block_M, block_N) if causal else 0
+            for t in T.Pipelined(total - first, num_stages=num_stages, order=order, stage=stage):
+                T.copy(Q[bz, by, (first + t) * block_N, 0], Q_s)
+                T.copy(G[bz, by, (first + t) * block_N, 0], G_s)
+                T.copy(L[bz, by, (first + t) * block_N], L_s)
+                T.copy(D[bz, by, (first + t) * block_N], D_s)
+                T.gemm(K_s, Q_s, s, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                T.gemm(V_s, G_s, dp, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
+                for i, j in T.Parallel(block_M, block_N):
+                    s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
+                if causal:
+                    if (first + t) * block_N < bx * block_M + block_M - 1:
+                        for i, j in T.Parallel(block_M, block_N):
+                            s[i, j] = T.if_then_else(
+                                bx * block_M + i <= (first + t) * block_N + j, s[i, j], 0
+                            )
+                T.copy(s, p)
+                T.gemm(p, G_s, dv, policy=T.GemmWarpPolicy.FullRow)
+                for i, j in T.Parallel(block_M, block_N):
+                    ds[i, j] = T.cast(s[i, j] * (dp[i, j] - D_s[j]), dtype)
+                T.copy(ds, ds_s)
+                T.gemm(ds_s, K_s, dq, transpose_A=True, clear_accum=True)
+                T.gemm(ds, Q_s, dk, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(dq, dq_s)
+                T.atomic_add(Z[bz, by, (first + t) * block_N, 0], dq_s)
+            for i, j in T.Parallel(block_M, dim):
+                dk[i, j] = dk[i, j] * scale
+            T.copy(dk, dK[bz, by, bx * block_M : (bx + 1) * block_M, :])
+            T.copy(dv, dV[bz, by, bx * block_M : (bx + 1) * block_M, :])
+
+    return attention_backward_kernel
+
+
 def backward_scaled(
     batch: int, heads: int, seq: int, dim: int, dtype: str = "float16", block_M: int = 64, threads: int = 128
 ) -> Any:

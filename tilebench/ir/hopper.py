@@ -113,13 +113,14 @@ class BulkLoad(Stmt):
 class BulkStore(Stmt):
     """One thread starts a copy of a dense (swizzled) box in shared memory to the tensor, clipped to it.
 
-    It joins the thread's open bulk group.
+    It joins the thread's open bulk group. combine: 'add' adds each element to the tensor's, atomically.
     """
 
     destination: TensorMap
     coordinates: tuple[Expr, ...]
     source: Memory
     source_index: Expr
+    combine: Literal["", "add"] = ""
 
 
 @dataclass(frozen=True, eq=False)

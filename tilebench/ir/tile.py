@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from tilebench.errors import Loc
 from tilebench.ir.dtype import DType
-from tilebench.ir.expr import Expr, Load, Var, as_expr, const
+from tilebench.ir.expr import Expr, Load, Var, as_expr, binary, const, select
 
 Scope = Literal["global", "shared", "fragment", "local", "var"]
 LoopKind = Literal["serial", "unroll", "vectorized"]
@@ -345,6 +345,12 @@ class Channel:
     def version(self) -> Expr:
         """The version in turn, as an expression."""
         return Load(self.slot, (const(0),), dtype=self.slot.dtype) if self.stages > 1 else const(0)
+
+    @property
+    def previous(self) -> Expr:
+        """The version before it."""
+        slot = self.version
+        return select(binary("eq", slot, const(0)), const(self.stages - 1), slot - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,6 +55,8 @@ OWN = frozenset(
         "TB_DISABLE_RESULT_STAGING",
         "TB_PERSISTENT",
         "TB_LONGEST_FIRST",
+        "TB_BULK_REDUCE",
+        "TB_STAGES_BY_HAND",
     }
 )
 """Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from tilebench.errors import TypeTileError
 from tilebench.ir.expr import Expr, Load, Var, as_expr, const
 from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Stmt
-from tilebench.ops.base import BlockValues, Cost, Effect, Op, as_region, register, scalar
+from tilebench.ops.base import (
+    BlockValues,
+    Cost,
+    Effect,
+    Lowering,
+    Offer,
+    Op,
+    PlaceContext,
+    Requirement,
+    as_region,
+    register,
+    scalar,
+)
+from tilebench.ops.copy import bulk_reduce
+from tilebench.ops.copy.bulk import tile_layout
 from tilebench.ops.regions import (
     coordinates,
     element_count,
@@ -24,6 +38,7 @@ from tilebench.ops.regions import (
     squeezed,
     writable,
 )
+from tilebench.targets import Target
 
 AtomicOp = Literal["add", "max", "min", "and", "or", "xor"]
 
@@ -38,9 +53,13 @@ class AtomicTile(Op):
     skipped.
     """
 
+    lowerings: ClassVar[Mapping[str, Lowering]] = {bulk_reduce.NAME: bulk_reduce.lower}
+
     op: AtomicOp
     destination: Region
     value: Region | Expr
+    alone: bool = False
+    """Set by passes: each warpgroup adds columns of its own, so that only its own threads need to meet."""
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -72,6 +91,15 @@ class AtomicTile(Op):
             values = np.broadcast_to(np.asarray(block.evaluate(self.value)), old.shape)
         combine = _COMBINE[self.op]
         block.write(self.destination, combine(old, values.astype(old.dtype)))
+
+    def offers(self, target: Target, threads: int) -> tuple[Offer, ...]:
+        return (*bulk_reduce.offers(self, target), *super().offers(target, threads))
+
+    def place(self, context: PlaceContext) -> tuple[Requirement, ...]:
+        if context.instruction(self).name != bulk_reduce.NAME or not isinstance(self.value, Region):
+            return ()
+        tile = self.value.buffer
+        return (Requirement(tile, tile_layout(tile), True, "as bulk reductions read a tile", self.loc),)
 
     def cost(self) -> Cost:
         scope, size = self.destination.buffer.scope, region_bytes(self.destination)

@@ -13,6 +13,7 @@ from tilebench.ir.expr import Binary, Expr, Load, Var, const, int_value
 from tilebench.ir.rewrite import calls, loads, substitute, variables, walk
 from tilebench.ir.simplify import bounds, from_linear, linear, simplify
 from tilebench.ir.tile import Bind, Buffer, For, Kernel, Parallel, Pipelined, Region, Stmt
+from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
 from tilebench.passes.regions import Mode
 from tilebench.passes.stages import Slot
@@ -40,7 +41,7 @@ class Access:
     @property
     def alone(self) -> bool:
         """Whether each warpgroup touches only what is its own there."""
-        return isinstance(self.unit, Copy) and self.unit.alone
+        return isinstance(self.unit, Copy | AtomicTile) and self.unit.alone
 
     @property
     def key(self) -> tuple[object, ...]:

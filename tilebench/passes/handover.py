@@ -9,7 +9,9 @@ fragments and rings that it uses allow. In a pipelined loop two products more ca
   that one group is always in flight; its slots are given back an iteration later (`carried`);
 * a last product that takes its left operand from registers, with another product before it (attention),
   trails by one iteration: it is issued behind the next iteration's first product and runs while the threads
-  work on the result of that one (`trailing`). What touches its fragments goes behind its wait.
+  work on the result of that one (`trailing`). What touches its fragments goes behind its wait;
+* with TB_STAGES_BY_HAND, statements to which `stage=` gives the later of two stages run in the next
+  iteration, at their place in `order=` (`by_stages`).
 
 The body's text shows all of it; `Schedule.reason` says what was chosen.
 """
@@ -48,17 +50,21 @@ from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
-from tilebench.passes.pipeline_table import read_table
+from tilebench.passes.pipeline_table import Table, read_table
 from tilebench.passes.regions import root_of, uses
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.select import bound_indices
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
+from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
 
 NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"
 """Pass config: products are waited for within their iteration."""
 PIN_WAIT = "TB_PIN_PRODUCT_WAIT"
 """Pass config: keep ptxas from moving the wait of a trailing product ahead of the work that hides it.
 Measured on an H200 this loses a few per cent (tests/perf/NOTES.md), so it is off."""
+
+BY_HAND = "TB_STAGES_BY_HAND"
+"""Pass config: `stage=` and `order=` of T.Pipelined say which statements trail by an iteration."""
 
 Overlap = Literal["", "carried", "trailing"]
 
@@ -93,6 +99,8 @@ class _Handover:
         self.instructions = placed.partitioned.selected.instructions
         self.configs = placed.kernel.attributes.get("pass_configs", {})
         self.schedules: list[Schedule] = []
+        self.origins: dict[Stmt, Stmt] = {}
+        """Products with other fields -> as they were written."""
         self.versions: dict[Buffer, int] = {}
         self.token = Token("products", "wgmma")
         self.ranges: dict[Var, Interval] = {
@@ -161,6 +169,7 @@ class _Handover:
         """The product with other fields; select's choice holds for it too."""
         fresh = dataclasses.replace(g, **changes)  # type: ignore[arg-type]
         self.instructions = {**self.instructions, fresh: self.instructions[g]}
+        self.origins[fresh] = self.origins.get(g, g)
         return fresh
 
     # -- copies
@@ -208,11 +217,12 @@ class _Handover:
         *,
         pinned: Stmt | None = None,
         carried: Expr | None = None,
+        late: frozenset[Stmt] = frozenset(),
     ) -> list[Stmt]:
         """The statements with Acquire and Release around the uses of each ring, and waits for products.
 
         pinned: the statement whose wait ptxas shall not move up; carried: the only product stays under way at
-        the end, and this says that one of an earlier iteration is.
+        the end, and this says that one of an earlier iteration is; late: statements of the iteration before.
         """
         out: list[Stmt] = []
         flying: list[_Flight] = []
@@ -237,13 +247,22 @@ class _Handover:
                         out.append(Acquire(held.channel, again=True))
                 land(blocking[-1] + 1)
             ending = [r for r in rings if r.last is part]
+            before = {
+                b: r.channel.previous
+                for r in rings
+                if part in late and r.lagging and r.channel.stages > 1
+                for b in r.channel.buffers
+            }
             if self.is_product(part):
-                out.append(Issue(self.token, (part,), loc=part.loc))
+                issue = Issue(self.token, (part,), loc=part.loc)
+                out.append(Versioned(before, issue) if before else issue)
                 reads = frozenset(r.channel for r in rings if buffers_of(part) & set(r.channel.buffers))
                 flight = _Flight(part, used, reads)
                 flying.append(flight)
                 for ring in ending:
-                    if carried is not None:
+                    if ring.lagging:
+                        flight.after.append(Release(ring.channel, "previous", False, loc=part.loc))
+                    elif carried is not None:
                         flight.after.append(Release(ring.channel, "previous", True, carried, loc=part.loc))
                     else:
                         flight.after.append(Release(ring.channel, "own" if in_loop else "none", loc=part.loc))
@@ -251,9 +270,12 @@ class _Handover:
                     out.append(Wait(self.token, 1))
                     out.extend(flight.after)
                 continue
-            out.extend(self.visit(part, in_loop))
+            visited = self.visit(part, in_loop)
+            out.extend([Versioned(before, seq(*visited))] if before else visited)
             for ring in ending:
                 release = Release(ring.channel, "own" if in_loop else "none", loc=part.loc)
+                if ring.lagging:
+                    release = Release(ring.channel, "previous", False, loc=part.loc)
                 busy = next((f for f in reversed(flying) if ring.channel in f.channels), None)
                 if busy is not None:
                     busy.after.append(release)
@@ -261,13 +283,14 @@ class _Handover:
                     out.append(release)
         if carried is None:
             land(len(flying))
-        return out
+        return out + [Release(r.channel, "none", True) for r in rings if r.lagging and r.first in parts]
 
     def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer]) -> bool:
         """Whether a statement must wait for a product under way."""
         common = f.fragments & used
         if not common:
-            return False
+            operands = buffers_of(f.product) - f.fragments
+            return any(b.scope == "shared" for b in uses(part)[1] & operands)
         if self.is_product(part) and part.c.buffer is f.product.c.buffer and len(common) == 1:
             return part.clear_accum
         return True
@@ -290,7 +313,7 @@ class _Handover:
         # With one version the next tile cannot come before the product that reads the last one is over.
         may = loop.num_stages >= 2 and not self.configs.get(NO_OVERLAP, False)
         overlap, why = self.overlap(rest, rings) if may else ("", "")
-        if table is not None and overlap != "trailing":
+        if table is not None and overlap != "trailing" and not self.configs.get(BY_HAND, False):
             parts = self.folded(table.arrange(written))
             rings, rest = self.channels(parts, stages)
         names = ", ".join(r.channel.name for r in rings)
@@ -314,6 +337,10 @@ class _Handover:
             return [For(k, loop.start, loop.stop, seq(*body), loc=loc), *tail]
         if overlap == "trailing":
             return self.trailing(loop, rest, rings)
+        if may and table is not None and self.configs.get(BY_HAND, False):
+            staged = self.by_stages(loop, self.places(rest, written, table), rest, rings)
+            if staged is not None:
+                return staged
         body = in_front(_produced(rings), self.consumed(rest, rings, True))
         return [For(k, loop.start, loop.stop, seq(*self.versioned(rings, body)), loc=loc)]
 
@@ -389,6 +416,82 @@ class _Handover:
         whole = whole if is_const(some, True) else If(some, whole, loc=loc)
         return self.versioned(rings, [whole])
 
+    def places(
+        self, parts: Sequence[Stmt], written: Sequence[Stmt], table: Table
+    ) -> dict[Stmt, tuple[int, int]]:
+        """(stage, order) of each statement that the table places; -1 for what it leaves open."""
+        index = {id(p): k for k, p in enumerate(written)}
+        found: dict[Stmt, tuple[int, int]] = {}
+        for p in parts:
+            k = next((index[i] for n in walk(p) if (i := id(self.origins.get(n, n))) in index), None)  # type: ignore[arg-type]
+            if k is not None and not isinstance(p, Bind):
+                stage, order = table.stages[k], table.orders[k]
+                found[p] = (-1 if stage is None else stage, -1 if order is None else order)
+        return found
+
+    def by_stages(
+        self,
+        loop: Pipelined,
+        places: Mapping[Stmt, tuple[int, int]],
+        parts: Sequence[Stmt],
+        rings: Sequence[_Ring],
+    ) -> list[Stmt] | None:
+        """The loop with the statements of the later stage an iteration behind; None where that cannot be.
+
+        Tiles that both stages use are kept until the later one has used them: in the iteration that gives
+        them back, the ring has gone on by one.
+        """
+        plan = staged_order(parts, places)
+        if plan is None or any(isinstance(n, Pipelined) for p in parts for n in walk(p)):
+            return None
+        k, loc = loop.var, loop.loc
+        known = bound_indices(seq(*parts))
+        behind: dict[Stmt, Stmt] = {}
+        for p in plan.late:
+            behind[p] = self.shifted(self.shifted_names(p, known), k, k - 1)
+            if variables(behind[p]) & {n.var for q in parts for n in walk(q) if isinstance(n, Bind)}:
+                return None
+        early = [p for p in plan.steady if p not in behind]
+        names = {
+            n.var: Var(n.var.name, dtype=n.var.dtype) for p in early for n in walk(p) if isinstance(n, Bind)
+        }
+        heads = {p: self.shifted(p, k, loop.start, names) for p in early}
+        ends = {p: self.shifted(self.shifted_names(p, known), k, loop.stop - 1) for p in plan.late}
+        nowhere = seq()
+
+        def of(r: _Ring, where: Mapping[Stmt, Stmt]) -> _Ring:
+            """The ring as a sequence of only these statements uses it."""
+            users = [p for p in plan.steady if buffers_of(p) & set(r.channel.buffers)]
+            first = [p for p in users if p not in behind] or users
+            last = [p for p in users if p in behind] or users
+            both = 0 < sum(p in behind for p in users) < len(users)
+            return _Ring(
+                r.channel, where.get(first[0], nowhere), where.get(last[-1], nowhere), r.copies, both
+            )
+
+        steady = {p: behind.get(p, p) for p in plan.steady}
+        late = frozenset((*behind.values(), *ends.values()))
+        head, body, tail = (
+            self.consumed(list(where.values()), [of(r, where) for r in rings], True, late=late)
+            for where in (heads, steady, ends)
+        )
+        produced_first = [
+            Produce(r.channel, tuple(self.shifted(c, k, loop.start, names) for c in r.copies)) for r in rings
+        ]
+        steady_loop = For(k, loop.start + 1, loop.stop, seq(*in_front(_produced(rings), body)), loc=loc)
+        whole = seq(*in_front(produced_first, head), steady_loop, *tail)
+        some = binary("lt", loop.start, loop.stop)
+        whole = whole if is_const(some, True) else If(some, whole, loc=loc)
+        return self.versioned(rings, [whole])
+
+    def shifted_names(self, p: Stmt, known: Mapping[Var, Expr]) -> Stmt:
+        """A statement without names that its sequence binds."""
+        new = substitute(p, known) if variables(p) & known.keys() else p
+        if new is not p and isinstance(p, TileOp) and p in self.instructions:
+            assert isinstance(new, TileOp)
+            self.instructions = {**self.instructions, new: self.instructions[p]}
+        return new
+
     def shifted(self, p: Stmt, k: Var, by: Expr, names: Mapping[Var, Var] | None = None) -> Stmt:
         """A copy of a statement for another iteration. names: new ones for those that it binds or uses."""
         values: dict[Var, Expr] = {k: by, **(names or {})}
@@ -420,12 +523,16 @@ class _Handover:
 
 @dataclass(frozen=True)
 class _Ring:
-    """A channel of a sequence, the statements that use it first and last, and its copies."""
+    """A channel of a sequence, the statements that use it first and last, and its copies.
+
+    lagging: it is acquired by a statement of this iteration and given back behind one of the last.
+    """
 
     channel: Channel
     first: Stmt
     last: Stmt
     copies: tuple[Copy, ...]
+    lagging: bool = False
 
 
 def _produced(rings: Sequence[_Ring]) -> list[Stmt]:
@@ -466,21 +573,3 @@ def _around(parts: Sequence[Stmt], last: Gemm) -> tuple[list[Stmt], list[Stmt]]:
         blocked = bool(fragments_of(p) & owned) or any(depends(p, q) for q in behind)
         (behind if blocked else ahead).append(p)
     return ahead, behind
-
-
-def buffers_of(s: Stmt) -> set[Buffer]:
-    """Every buffer that a statement names."""
-    return set[Buffer]().union(*uses(s))
-
-
-def fragments_of(s: Stmt) -> frozenset[Buffer]:
-    """The fragments among them."""
-    return frozenset(b for b in buffers_of(s) if b.scope == "fragment")
-
-
-def depends(later: Stmt, earlier: Stmt) -> bool:
-    """Whether two statements must keep their order."""
-    if uses(later)[1] & buffers_of(earlier) or uses(earlier)[1] & buffers_of(later):
-        return True
-    bound = {n.var for n in walk(earlier) if isinstance(n, Bind)}
-    return bool(bound & variables(later))

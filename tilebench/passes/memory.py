@@ -15,10 +15,12 @@ from tilebench.errors import TargetError
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
+from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import ALIGNMENT as BULK_ALIGNMENT
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
+from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
 
@@ -83,8 +85,8 @@ def _moved(scheduled: Scheduled) -> set[Buffer]:
     return {
         region.buffer
         for op, instruction in chosen.items()
-        if isinstance(op, Copy) and instruction.name in (BULK, STORE)
-        for region in (op.source, op.destination)
+        if isinstance(op, Copy | AtomicTile) and instruction.name in (BULK, STORE, REDUCE)
+        for region in (*op.reads, *op.writes)
         if region.buffer.scope == "shared"
     }
 

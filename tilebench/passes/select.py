@@ -15,18 +15,23 @@ from tilebench.errors import TargetError, located
 from tilebench.ir.expr import Expr, Load, Var
 from tilebench.ir.rewrite import children, substitute, walk
 from tilebench.ir.tile import Bind, Buffer, Kernel, Pipelined, Stmt, TileOp
+from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.base import Instruction, Offer, Op
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
+from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes import persistent
+from tilebench.passes.reductions import with_reductions_alone
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
 
 ASYNCHRONOUS = "cp.async"
+BULK_REDUCE = "TB_BULK_REDUCE"
+"""Pass config: atomic additions of shared tiles are bulk reductions where that can be."""
 
 
 def select(typed: Typed) -> Selected:
@@ -34,6 +39,10 @@ def select(typed: Typed) -> Selected:
     chosen = _select(typed)
     if not chosen.specialised:
         return chosen
+    alone = with_reductions_alone(chosen)
+    if alone is not typed.kernel:
+        typed = replace(typed, kernel=alone)
+        chosen = _select(typed)
     going_round = persistent.wanted(chosen)
     kernel = with_staged_results(chosen, going_round)
     if going_round:
@@ -86,6 +95,8 @@ def _division(typed: Typed, offered: Mapping[Op, tuple[Offer, ...]]) -> Speciali
 
 def _with_producer(op: Op, offers: tuple[Offer, ...], division: Specialisation) -> tuple[Offer, ...]:
     """Bulk copies are for the producer alone; where there is one, nobody else copies asynchronously."""
+    if isinstance(op, AtomicTile) and not division.copies:
+        return _without(offers, REDUCE, "only kernels with a producer add with bulk reductions")
     if not isinstance(op, Copy):
         return offers
     if op not in division.copies:
@@ -133,6 +144,8 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     offers = written_out.offers(typed.target, typed.kernel.thread_count)
     if isinstance(op, Gemm):
         return _without_wgmma(op, typed.kernel, offers)
+    if isinstance(op, AtomicTile) and not typed.kernel.attributes.get("pass_configs", {}).get(BULK_REDUCE):
+        return _without(offers, REDUCE, f"{BULK_REDUCE} is not set")
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
     alone = "nothing to overlap with: the copy is in no loop with num_stages of 2 or more"

@@ -119,7 +119,7 @@ def _bulk_load(s: BulkLoad, values: Values, maps: Mapping[TensorMap, str]) -> st
 
 
 def _bulk_store(s: BulkStore, values: Values, maps: Mapping[TensorMap, str]) -> str:
-    piece = bulk_store_piece(_rank(s, s.destination, s.coordinates))
+    piece = bulk_store_piece(_rank(s, s.destination, s.coordinates), s.combine)
     values.use(piece)
     arguments = [
         f"&{maps[s.destination]}",

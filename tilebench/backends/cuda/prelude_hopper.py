@@ -96,13 +96,14 @@ def bulk_load_piece(rank: int) -> Piece:
 
 
 @cache
-def bulk_store_piece(rank: int) -> Piece:
-    """`bulk_store_<rank>d(&map, source, c0, ...)`."""
-    name = f"bulk_store_{rank}d"
+def bulk_store_piece(rank: int, combine: str = "") -> Piece:
+    """`bulk_store_<rank>d(&map, source, c0, ...)`, `bulk_add_<rank>d` where it adds."""
+    name = f"bulk_{combine or 'store'}_{rank}d"
+    verb, way = ("cp.reduce", f"{combine}.") if combine else ("cp", "")
     parameters, slots, inputs = _coordinates(rank, 2)
     text = (
         f"DEVICE void {name}(const void* map, const void* s, {parameters}) {{\n"
-        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group "\n'
+        f'  asm volatile("{verb}.async.bulk.tensor.{rank}d.global.shared::cta.{way}tile.bulk_group "\n'
         f'    "[%0, {slots}], [%1];" :: "l"(map), "r"(shared_address(s)), {inputs} : "memory");\n}}'
     )
     return Piece(name, ((SM90, text),), ("shared_address",))

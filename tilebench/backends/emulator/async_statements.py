@@ -74,7 +74,8 @@ def write(w: Statements, s: Stmt) -> bool:
                 w.access(s.destination.memory, lanes, "bulk-store"),
             )
             operands = f"{w.index(s.source_index).code}, {_tuple(w, s.coordinates)}"
-            w.put(f"{w.constant(site)}.store(rs, {operands}, {w.mask_code})")
+            verb = "add" if s.combine else "store"
+            w.put(f"{w.constant(site)}.{verb}(rs, {operands}, {w.mask_code})")
         case BulkCommit():
             w.put(f"rs.bulk.commit({w.mask_code})")
         case BulkWait():

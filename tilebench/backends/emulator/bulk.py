@@ -146,7 +146,13 @@ class BulkSite:
                 b.missing -= self.bytes
                 barrier.settle(block, b)
 
-    def store(self, rs: Role, index: Any, coordinates: tuple[Any, ...], mask: Any) -> None:
+    def add(self, rs: Role, index: Any, coordinates: tuple[Any, ...], mask: Any) -> None:
+        """One reduction for each active thread: the elements are added to the tensor's, atomically."""
+        self.store(rs, index, coordinates, mask, atomic=True)
+
+    def store(
+        self, rs: Role, index: Any, coordinates: tuple[Any, ...], mask: Any, *, atomic: bool = False
+    ) -> None:
         """One copy from shared memory for each active thread, in its open group."""
         block = rs.block
         view = map_view(block.machine, self.tensor)
@@ -159,9 +165,9 @@ class BulkSite:
                 data = found.view(view.array.dtype).reshape(self.box[::-1])
                 number = rs.bulk.issue(thread, self.at)
                 if block.machine.checks:
-                    self._observe_store(block, thread, start, number, view, place)
+                    self._observe_store(block, thread, start, number, view, place, atomic)
                 if where is not None:
-                    view.array[where] = data[inside]
+                    view.array[where] = view.array[where] + data[inside] if atomic else data[inside]
                     if block.machine.recorder is not None:
                         block.machine.recorder.stored(block, self.outside.place, view.array[where])
 
@@ -243,7 +249,14 @@ class BulkSite:
             shadow.read(e, np.full(len(e), thread), self.outside.number, block.number, block.clock)
 
     def _observe_store(
-        self, block: Block, thread: int, start: int, number: int, view: MapView, place: list[int]
+        self,
+        block: Block,
+        thread: int,
+        start: int,
+        number: int,
+        view: MapView,
+        place: list[int],
+        atomic: bool,
     ) -> None:
         box, _, _ = self._clip(view, place)
         self._tally(block, box)
@@ -257,7 +270,7 @@ class BulkSite:
         shadow = block.machine.global_shadows[self.outside.place.slot]
         if shadow is not None and box:
             e = _elements(view, box)
-            shadow.write(e, np.full(len(e), thread), self.outside.number, block.number, clock)
+            shadow.write(e, np.full(len(e), thread), self.outside.number, block.number, clock, atomic=atomic)
 
     def _tally(self, block: Block, box: list[tuple[int, int]]) -> None:
         size = self.outside.itemsize

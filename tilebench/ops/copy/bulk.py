@@ -39,7 +39,8 @@ def offers(op: Copy, target: Target) -> tuple[Offer, ...]:
     if not target.supports("tma") or not target.supports("wgmma"):
         return ()
     if op.source.buffer.scope == "shared" and op.destination.buffer.scope == "global":
-        reason = _against_store(op)
+        other = op.disable_tma or op.prefer in ("sync", "cp_async")
+        reason = "another instruction was asked for" if other else against_store(op.source, op.destination)
         good = "bulk tensor copy: one thread starts it; what lies outside of the tensor is clipped"
         return (Offer(Instruction(STORE), not reason, reason or good),)
     reason = _against(op)
@@ -71,10 +72,8 @@ def _against(op: Copy) -> str:
     return _against_source(source) or _against_destination(source, destination)
 
 
-def _against_store(op: Copy) -> str:
-    source, destination = op.source, op.destination
-    if op.disable_tma or op.prefer in ("sync", "cp_async"):
-        return "the program asked for another instruction"
+def against_store(source: Region, destination: Region) -> str:
+    """Why a bulk instruction cannot move a shared tile to a tensor; '' when it can."""
     if source.dtype != destination.dtype:
         return f"it cannot convert {source.dtype} to {destination.dtype}"
     if source.dtype.name not in _DTYPES:
