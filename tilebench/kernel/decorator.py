@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from tilebench import compiler
 from tilebench.errors import LaunchError, TileError, TypeTileError
@@ -22,6 +22,7 @@ from tilebench.kernel.compiled import Kernel, Origin
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
 from tilebench.kernel.target import resolve
+from tilebench.language.captured import captured, freeze
 
 
 def with_outputs(kernel: tile.Kernel, out_idx: Any) -> tile.Kernel:
@@ -343,54 +344,3 @@ def jit(
         return JitFunction(function, options)
 
     return decorate
-
-
-def freeze(value: Any) -> Any:
-    """A hashable stand-in: by value for plain data, by identity for the rest."""
-    if isinstance(value, dict):
-        return tuple((k, freeze(v)) for k, v in cast("dict[Any, Any]", value).items())
-    if isinstance(value, list | tuple):
-        items = cast("Sequence[Any]", value)
-        return (type(items).__name__, *(freeze(v) for v in items))
-    try:
-        hash(value)
-    except TypeError:
-        return ("id", id(value))
-    return (type(value).__name__, value)
-
-
-def captured(function: Callable[..., Any], depth: int = 3) -> Any:
-    """The globals and closure cells that a function reads, frozen: a kernel is rebuilt when one of them
-    changes.
-    """
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return id(function)
-    seen: list[Any] = [code]
-    closure = dict(zip(code.co_freevars, (_cell(c) for c in function.__closure__ or ()), strict=True))
-    names = set(_names(code))
-    scope = getattr(function, "__globals__", {})
-    for name, value in sorted({**{n: scope[n] for n in names if n in scope}, **closure}.items()):
-        if inspect.ismodule(value):
-            continue
-        inner = getattr(value, "function", value)
-        if depth and inspect.isfunction(inner):
-            seen.append((name, captured(inner, depth - 1)))
-        else:
-            seen.append((name, freeze(value)))
-    return tuple(seen)
-
-
-def _names(code: Any) -> list[str]:
-    found = list(code.co_names)
-    for constant in code.co_consts:
-        if hasattr(constant, "co_names"):
-            found += _names(constant)
-    return found
-
-
-def _cell(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
