@@ -184,7 +184,7 @@ def shift_by_the_width(d: Draft) -> None:
 @fault("TB265")
 def size_that_no_argument_has(d: Draft) -> None:
     n = Var("n", dtype=int32)
-    x = d.tensor("X", (n * 2,), "float32")
+    x = d.tensor("X", (n * n,), "float32")
     d.symbols.append(n)
     d.store(x, 0, 0)
 

@@ -15,6 +15,7 @@ from tilebench.backends.base import Argument, TensorArgument
 from tilebench.errors import LaunchError
 from tilebench.ir.dtype import DType, as_dtype
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Var
+from tilebench.ir.solve import unknown
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.kernel.alias import refuse_aliases
 
@@ -260,6 +261,8 @@ def _solve_tensor(
             said[extent] = f"{param.name}.shape[{d}]"
         else:
             expected = evaluate(extent, symbols)
+            if expected is None:
+                _solve_extent(param, d, extent, actual, symbols, said)
             if expected is not None and expected != actual:
                 from tilebench.ir.text import expr_text
 
@@ -278,6 +281,33 @@ def _solve_tensor(
     for d, stride in enumerate(buffer.strides or ()):
         if isinstance(stride, Var) and stride not in symbols:
             symbols[stride] = value.strides[d]
+
+
+def _solve_extent(
+    param: Param, d: int, extent: Expr, actual: int, symbols: dict[Var, int], said: dict[Var, str]
+) -> None:
+    """The symbol that is alone unknown in an extent such as 4 * n + 1. Raises LaunchError TB604 when no whole
+    number fits.
+    """
+    found = unknown(extent, symbols)
+    if found is None:
+        return
+    var, factor = found
+    rest = evaluate(extent, {**symbols, var: 0})
+    assert rest is not None, "its other terms are known"
+    value, left = divmod(actual - rest, factor)
+    if left or value < 0:
+        from tilebench.ir.text import expr_text
+
+        raise LaunchError(
+            "TB604",
+            f"{param.name}.shape[{d}] is {actual}, expected {expr_text(extent)}",
+            at=param.loc,
+            why=f"there is no whole number {var.name} that gives {actual}",
+            fix="pass a tensor of a shape that the declaration allows",
+        )
+    symbols[var] = value
+    said[var] = f"{param.name}.shape[{d}]"
 
 
 def _check_tensor(

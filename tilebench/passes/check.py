@@ -11,6 +11,7 @@ from typing import Any
 from tilebench.errors import SyncError, TargetError, TypeTileError, located
 from tilebench.ir.expr import Expr, Load, Var, as_expr, int_value
 from tilebench.ir.rewrite import children, transform, walk
+from tilebench.ir.solve import determined
 from tilebench.ir.tile import (
     AtomicRMW,
     Buffer,
@@ -141,18 +142,18 @@ def _complete(kernel: Kernel) -> Kernel:
 
 
 def _check_buffers(kernel: Kernel) -> None:
+    tensors = [p.value for p in kernel.params if isinstance(p.value, Buffer)]
     bound = {p.value for p in kernel.params if isinstance(p.value, Var)}
-    for param in kernel.params:
-        if isinstance(param.value, Buffer):
-            bound.update(s for s in (*param.value.shape, *(param.value.strides or ())) if isinstance(s, Var))
+    bound.update(s for b in tensors for s in (*b.shape, *(b.strides or ())) if isinstance(s, Var))
+    bound = determined((extent for b in tensors for extent in b.shape), bound)
     for symbol in kernel.symbols:
         if symbol not in bound:
             raise TypeTileError(
                 "TB265",
                 f"the size {symbol.name} cannot be found from the arguments",
                 at=kernel.loc,
-                why="a symbolic size must stand alone as a dimension or stride of a tensor argument, or "
-                "be an argument itself",
+                why="a symbolic size must be a dimension or stride of a tensor argument, the one unknown of "
+                "a dimension such as 4 * n + 1, or an argument itself",
                 fix=f"give some argument a dimension {symbol.name}",
             )
     for buffer in kernel.buffers:
