@@ -1,14 +1,14 @@
-"""The rows whose programs stand in programs_gemm, programs_attention and programs_scan."""
+"""The rows whose programs stand in programs_gemm, _int4, _attention and _scan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.kernels import programs, programs_attention, programs_gemm, programs_scan
+from tests.kernels import programs, programs_attention, programs_gemm, programs_int4, programs_scan
 from tests.perf.cases import (
     REFERENCE,
     Candidate,
@@ -430,6 +430,25 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
     return Case(f"mamba2-{which}", label, candidates, prepare, moved / 1e9, "TB/s", 5e-3, given)
 
 
+def packed_int4(m: int, n: int, k: int) -> tuple[Candidate, ...]:
+    """Weights in their packed order: K in one piece, or in two for two warpgroups."""
+    one_group = tuple(
+        one(
+            f"packed 64x{bk} s{stages}",
+            partial(programs_int4.gemm_int4_packed, m, n, k, block_K=bk, num_stages=stages),
+        )
+        for bk, stages in ((256, 6), (128, 12), (256, 10))
+    )
+    two_groups = tuple(
+        one(
+            f"packed 64x2x{bk} s{stages}",
+            partial(programs_int4.gemm_int4_groups, m, n, k, groups=2, block_K=bk, num_stages=stages),
+        )
+        for bk, stages in ((128, 8), (128, 12), (256, 6))
+    )
+    return (*two_groups, *one_group)
+
+
 def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
     """Weights of four bits."""
     settings = (
@@ -467,6 +486,7 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
                 (2, 64, 256, 4, 128), (4, 64, 128, 4, 128), (2, 128, 256, 4, 256), (4, 128, 256, 3, 256),
             )
         )  # fmt: skip
+        candidates = (*packed_int4(m, n, k), *candidates[1:2], *candidates[4:6])
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -484,6 +504,11 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
             return lambda: (torch.mm(a, full.T, out=c2), None)[1]
 
         def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
+            made: Any = candidate.programs[0]
+            if candidate.label.startswith("packed"):
+                groups = made.keywords.get("groups", 1)
+                packed = programs_int4.pack_int4(w, groups, made.keywords["block_K"])
+                return kernels[0].bind(a.view(m * groups, k // groups), packed, scale, c)
             if len(kernels) == 1:
                 return kernels[0].bind(a, w, scale, c)
             p = torch.empty(shape_of(kernels[0], 3), device="cuda")
@@ -500,6 +525,27 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
     return Case(f"gemm-int4-M{m}", label, candidates, prepare, 2 * m * n * k / 1e9, "TFLOP/s", 2e-3)
 
 
+def overlapped_backward(shape: tuple[int, int, int, int], causal: bool) -> Iterator[Candidate]:
+    """The backward pass with dQ on its way out under the next product: element by element from a shared tile,
+    in bulk, and in bulk from an iteration later.
+    """
+    ways: dict[str, tuple[bool, dict[str, Any]]] = {
+        "dQ by shared tile": (False, {}),
+        "dQ in bulk": (False, {"TB_BULK_REDUCE": True}),
+        "dQ in bulk, later": (True, {"TB_BULK_REDUCE": True, "TB_STAGES_BY_HAND": True}),
+    }
+    for label, (trailing, configs) in ways.items():
+        yield Candidate(
+            f"128x64 s2 t256, {label}",
+            (
+                partial(programs_attention.backward_sums, *shape),
+                partial(programs_attention.attention_backward_overlapped, *shape, causal, trailing=trailing),
+                partial(programs_attention.backward_scaled, *shape),
+            ),
+            configs,
+        )
+
+
 def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096, dim: int = 128) -> Case:
     """Gradients of attention."""
     shape = (batch, heads, seq, dim)
@@ -510,16 +556,19 @@ def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096
                 partial(programs_attention.backward_sums, *shape),
                 partial(
                     programs_attention.attention_backward,
-                    *shape, causal, block_M=bm, block_N=bn, num_stages=stages, threads=threads,
+                    *shape,
+                    causal,
+                    block_M=bm,
+                    block_N=bn,
+                    num_stages=stages,
+                    threads=threads,
                 ),
                 partial(programs_attention.backward_scaled, *shape),
             ),
         )
-        for bm, bn, stages, threads in (
-            (128, 64, 2, 256), (64, 64, 2, 128), (128, 64, 3, 256), (128, 128, 2, 256),
-        )
-    )  # fmt: skip
-    candidates = both(candidates)
+        for bm, bn, stages, threads in ((128, 64, 2, 256), (128, 64, 3, 256))
+    )
+    candidates = both((*candidates, *overlapped_backward(shape, causal)))
 
     def prepare(folder: Path | None) -> Setup:
         import torch

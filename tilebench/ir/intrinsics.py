@@ -89,5 +89,13 @@ INTRINSICS = _table(
         effect=True,
         per_thread=True,
     ),
+    *(
+        Intrinsic(
+            f"f16x2_{name}", n, "uint32", f"two float16 in a word each: {name} of both", per_thread=True
+        )
+        for name, n in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3))
+    ),
+    Intrinsic("f16x2", 2, "uint32", "two float32 rounded to float16, the first low", per_thread=True),
+    Intrinsic("in_register", 1, "same", "x, which no compiler takes for a constant", per_thread=True),
     Intrinsic("dp4a", 3, "int32", "c + sum of four int8 products packed in two int32", per_thread=True),
 )

@@ -25,6 +25,7 @@ from tilebench.backends.cuda.accesses import (
 from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.emit_moves import moving_lines
 from tilebench.backends.cuda.literals import LESS, TERNARY
+from tilebench.backends.cuda.pairs import written_word
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
 from tilebench.backends.cuda.prelude_atomics import atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
@@ -329,8 +330,7 @@ class _Printer:
         text = self.values.text
         match s:
             case Seq():
-                for part in s.body:
-                    self.stmt(part)
+                self._sequence(s)
             case For():
                 self._for(s)
             case While():
@@ -429,6 +429,19 @@ class _Printer:
         with self._scope():
             self.stmt(s.body)
         self._put("}")
+
+    def _sequence(self, s: Seq) -> None:
+        done = -1
+        for k, part in enumerate(s.body):
+            word = written_word(part, s.body[k + 1]) if k + 1 < len(s.body) else None
+            if word is not None:
+                assert isinstance(part, Store)
+                assert isinstance(part.buffer, Memory)
+                target = self.values.address(part.buffer, part.indices[0])
+                self._put(f"*(unsigned*)({target}) = {self.values.text(word)};")
+                done = k + 1
+            elif k != done:
+                self.stmt(part)
 
     def _store(self, s: Store) -> None:
         memory = s.buffer

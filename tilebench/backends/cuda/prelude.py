@@ -68,6 +68,38 @@ _piece("f32_bf16", "DEVICE float to_f32(bf16 h) { return __uint_as_float((unsign
 _piece(
     "f16_f32", _instruction("to_f16(float v)", "f16", "cvt.rn.f16.f32 %0, %1", '"=h"(r.x)', '"f"(v)'), "f16"
 )
+# Two float16 in a word, the first low; each result is rounded once.
+for _name, _count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
+    _words = tuple("abc"[:_count])
+    _piece(
+        f"f16x2_{_name}",
+        _instruction(
+            f"f16x2_{_name}({', '.join(f'unsigned {w}' for w in _words)})",
+            "unsigned",
+            f"{_name}.rn.f16x2 {', '.join(f'%{k}' for k in range(_count + 1))}",
+            '"=r"(r)',
+            ", ".join(f'"r"({w})' for w in _words),
+        ),
+    )
+_piece(
+    "f16x2",
+    _instruction(
+        "f16x2(float low, float high)",
+        "unsigned",
+        "cvt.rn.f16x2.f32 %0, %2, %1",
+        '"=r"(r)',
+        '"f"(low), "f"(high)',
+    ),
+)
+# The number of a multiprocessor is below 65536, which no compiler knows.
+_piece(
+    "in_register",
+    """DEVICE unsigned in_register(unsigned x) {
+  unsigned number;
+  asm("mov.u32 %0, %smid;" : "=r"(number));
+  return x + (number >> 16);
+}""",
+)
 _piece(
     "f16_f64", _instruction("to_f16(double v)", "f16", "cvt.rn.f16.f64 %0, %1", '"=h"(r.x)', '"d"(v)'), "f16"
 )

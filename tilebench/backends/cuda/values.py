@@ -33,6 +33,7 @@ from tilebench.backends.cuda.literals import (
     constant,
     unsigned,
 )  # fmt: skip
+from tilebench.backends.cuda.pairs import read_word
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, PIECES, Piece, c_name, storage_bits
 from tilebench.errors import InternalError
 from tilebench.ir.dtype import DType, float32, round_to
@@ -302,6 +303,10 @@ class Values:
             return self.power(e.left, e.right, e.dtype)
         if op == "div" and dtype != "float64":
             return self._quotient(e)
+        pair = read_word(e)
+        if pair is not None:
+            assert isinstance(pair.buffer, Memory)
+            return f"*(const unsigned*)({self.address(pair.buffer, pair.indices[0])})", UNARY
         symbol, rank = _OPERATORS[op]
         if op in COMPARISONS or op in ("and", "or") or dtype.is_float:
             tight = rank + 1

@@ -101,6 +101,10 @@ def intrinsic(name: str, dtypes: tuple[DType, ...], result: DType) -> Function:
     first = dtypes[0]
     if name in _ANY:
         return _ANY[name]
+    if name == "in_register":
+        return _itself
+    if name.startswith("f16x2"):
+        return _of_pairs(name)
     if not first.is_float or name == "reinterpret":
         return _of_bits(name, first, result)
     if name in ("fma", "ldexp"):
@@ -117,6 +121,40 @@ def intrinsic(name: str, dtypes: tuple[DType, ...], result: DType) -> Function:
     def apply(*values: Any) -> Any:
         found = function(*(np.asarray(v, kind) for v in values))
         return _narrow(found, first) if first.bits < 32 else found
+
+    return apply
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _halves(word: Any) -> Any:
+    """float16 [..., 2] of words, the low half first."""
+    octets = np.ascontiguousarray(np.asarray(word, np.uint32))
+    return octets.reshape(*octets.shape, 1).view(np.float16)
+
+
+def _of_pairs(name: str) -> Function:
+    """Arithmetic of two float16 at once: each result is rounded once."""
+
+    def apply(*values: Any) -> Any:
+        if name == "f16x2":
+            parts = np.stack(np.broadcast_arrays(*(np.asarray(v, np.float32) for v in values)), axis=-1)
+            found = parts.astype(np.float16)
+        else:
+            a, b, *rest = (_halves(v).astype(np.float64) for v in np.broadcast_arrays(*values))
+            match name:
+                case "f16x2_add":
+                    exact = a + b
+                case "f16x2_sub":
+                    exact = a - b
+                case "f16x2_mul":
+                    exact = a * b
+                case _:
+                    exact = a * b + rest[0]
+            found = exact.astype(np.float16)
+        return np.ascontiguousarray(found).view(np.uint32)[..., 0]
 
     return apply
 

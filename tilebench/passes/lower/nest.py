@@ -45,6 +45,7 @@ from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import register_expr
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
+from tilebench.passes.lower.packed import Words, lower_packed, plan_packed
 from tilebench.passes.lower.wide import Plan, Wide, plan_wide
 from tilebench.passes.place_rules import find_by_place, flattened, free_layout, loop_layout, node_of_nest
 
@@ -154,6 +155,8 @@ class Nest:
         self.slot: Expr = const(0)
         """Its place in the temporaries of the current chunk."""
         self.plan = Plan()
+        self.words: Mapping[object, Words] = {}
+        """Loads of which several registers share one (packed.py), by key."""
 
     def writers(self, buffer: Buffer) -> list[Store | AtomicRMW]:
         """The statements that write the buffer's storage."""
@@ -166,12 +169,16 @@ class Nest:
         b = self.b
         b.nest = self
         try:
-            self.plan = plan_wide(self)
+            packed = plan_packed(self)
+            self.plan = plan_wide(self, () if packed is None else packed.words)
             chunk = self.plan.chunk
+            if packed is not None:
+                lower_packed(self, packed)
+                return
             with b.loop(self.loop.layout.registers // chunk, name="c") as c:
                 if isinstance(c, Var):
                     self.local.add(c)
-                self._load_loops(c, chunk)
+                self.load_loops(c, chunk)
                 self._compute_loop(c, chunk)
                 self._store_loops(c, chunk)
         finally:
@@ -180,7 +187,7 @@ class Nest:
                 b.names.pop(v, None)
 
     @contextmanager
-    def _at(self, register: Expr, slot: Expr) -> Generator[None]:
+    def at_register(self, register: Expr, slot: Expr) -> Generator[None]:
         """Inside, the nest's variables are the coordinates of `register` of this thread."""
         register = self.b.simple(register)
         self.register, self.slot = register, self.b.simple(slot)
@@ -285,6 +292,10 @@ class Nest:
 
     def replaced_load(self, e: Load) -> Expr | None:
         """The register that holds a load done early, if it was."""
+        shared = self.words.get(expr_key(e)) if self.words else None
+        if shared is not None:
+            assert isinstance(self.register, Const), "registers are named one by one"
+            return Load(shared.memory, (const(shared.slots[int(self.register.value)]),), dtype=e.dtype)
         early = self.plan.loads.get(expr_key(e)) if self.plan.loads else None
         if early is None:
             return None
@@ -296,10 +307,11 @@ class Nest:
         with self.b.loop(chunk // lanes, independent=True, name="v") as v:
             if isinstance(v, Var):
                 self.local.add(v)
-            with self._at(c * chunk + v * lanes, v * lanes):
+            with self.at_register(c * chunk + v * lanes, v * lanes):
                 yield
 
-    def _load_loops(self, c: Expr, chunk: int) -> None:
+    def load_loops(self, c: Expr, chunk: int) -> None:
+        """The early loads of a chunk of registers."""
         b = self.b
         for w in self.plan.loads.values():
             e = w.access
@@ -365,13 +377,13 @@ class Nest:
         needs_constants = any(f.own.coefficients is None for f in self.resolved.values())
         if needs_constants:
             for k in range(chunk):
-                with self._at(c * chunk + k, const(k)):
+                with self.at_register(c * chunk + k, const(k)):
                     self._element()
             return
         with b.loop(chunk, independent=self._independent()) as r:
             if isinstance(r, Var):
                 self.local.add(r)
-            with self._at(c * chunk + r, r):
+            with self.at_register(c * chunk + r, r):
                 self._element()
 
     def _element(self) -> None:

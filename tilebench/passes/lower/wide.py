@@ -3,7 +3,7 @@ a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 from typing import TYPE_CHECKING
@@ -50,25 +50,28 @@ class Plan:
         return [*self.loads.values(), *self.stores.values()]
 
 
-def plan_wide(nest: Nest) -> Plan:
-    """Decide. Nothing is moved in a loop whose layout has no formula."""
+def plan_wide(nest: Nest, without: Container[object] = ()) -> Plan:
+    """Decide. Nothing is moved in a loop whose layout has no formula.
+
+    without: keys of loads to leave alone.
+    """
     plan = Plan(chunk=nest.loop.layout.registers)
     if nest.loop.layout.is_digits:
-        direct = _plan_loads(nest, plan)
+        direct = _plan_loads(nest, plan, without)
         _plan_stores(nest, plan)
         plan.stores.update(direct)
         _set_chunk(nest, plan)
     return plan
 
 
-def _plan_loads(nest: Nest, plan: Plan) -> dict[int, Wide]:
+def _plan_loads(nest: Nest, plan: Plan, without: Container[object]) -> dict[int, Wide]:
     """Fills plan.loads; gives the stores to fragments that the loads themselves do."""
     seen = [n for n in walk(nest.body) if isinstance(n, Load)]
     keys = [expr_key(n) for n in seen]
     targets = _direct_targets(nest)
     done: dict[int, Wide] = {}
     for e, key in zip(seen, keys, strict=True):
-        if key in plan.loads or not _may_hoist(nest, e):
+        if key in plan.loads or key in without or not _may_hoist(nest, e):
             continue
         lanes = _lanes(nest, e.buffer, e.indices)
         if lanes == 1 and (e.buffer.scope == "shared" or nest.loop.layout.registers == 1):
