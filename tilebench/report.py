@@ -203,6 +203,9 @@ class Access:
 class TimelineBar:
     """A bar: op on a lane (resource or role) from start to end, in microseconds, for loop iteration
     `iteration` (-1: none).
+
+    kind: work; wait: nothing but waiting; issue: starting work that goes on behind the bar. warp: whose clock
+    was read (measured timelines), -1 for none.
     """
 
     lane: str
@@ -213,6 +216,8 @@ class TimelineBar:
     iteration: int = -1
     phase: Literal["prologue", "steady", "epilogue", ""] = ""
     line: int = 0
+    kind: Literal["work", "wait", "issue"] = "work"
+    warp: int = -1
 
 
 @dataclass(frozen=True)
@@ -230,7 +235,8 @@ class TimelineInfo:
 
     cuts: (from, to) in microseconds of stretches that are left out of the picture, the same work going on in
     them; total_us: the time of the whole launch, the sum of `terms`, one of which is the block that is drawn;
-    device: whose costs or clock they are.
+    device: whose costs or clock they are; unit: of all times here: 'us', or 'steps' where a simulated counter
+    says what ran before what and not how long it took; warps: those that were timed, of which bars are kept.
     """
 
     provenance: Provenance
@@ -241,6 +247,8 @@ class TimelineInfo:
     terms: tuple[TimelineTerm, ...] = ()
     total_us: float = 0.0
     device: str = ""
+    unit: Literal["us", "steps"] = "us"
+    warps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

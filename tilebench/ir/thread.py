@@ -21,6 +21,7 @@ from tilebench.ir.tile import Buffer, Param, Stmt
 
 if TYPE_CHECKING:
     from tilebench.ir.hopper import TensorMap
+    from tilebench.ir.timers import TimerSite
 
 Space = Literal["global", "shared", "register"]
 
@@ -186,7 +187,7 @@ class Program:
     params; blocks/thread: the Vars for blockIdx and the flat thread index in the block; grid in Exprs of
     symbols; shared_bytes: dynamic shared memory; registers: every register array used (declared at the top of
     its role); tensor_maps: passed behind params, symbols and workspaces; facts: free-form numbers for the
-    report (min_blocks, swizzle_panel ...).
+    report (min_blocks, swizzle_panel ...); timers: what the numbers of Timestamps stand for.
     """
 
     name: str
@@ -205,6 +206,7 @@ class Program:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     prologue: Stmt | None = None
     tensor_maps: tuple[TensorMap, ...] = ()
+    timers: tuple[TimerSite, ...] = ()
 
     def launched(self, grid: tuple[int, ...]) -> tuple[int, ...]:
         """The grid to launch for a kernel whose own grid is `grid`: fewer, persistent blocks, or the same."""

@@ -69,6 +69,7 @@ from tilebench.ir.tile import (
     Wait,
     While,
 )
+from tilebench.ir.timers import ReadCounter, Timestamp
 
 ATOMICS = ("add", "max", "min", "and", "or", "xor", "exch")
 MMA_SHAPES = (
@@ -265,7 +266,7 @@ _TILE_ONLY = (
 )  # fmt: skip
 _THREAD_ONLY = (
     VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma,
-    *hopper.THREAD_STATEMENTS,
+    *hopper.THREAD_STATEMENTS, Timestamp, ReadCounter,
 )  # fmt: skip
 
 

@@ -94,7 +94,8 @@ def run(
     or 'full' (kernel/checks.py), True for static; bench: time it with this many rounds (0: the one run is
     timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`
     (None: the one of the worst element, else the first);
-    trace_warps: measure the timeline on the GPU; override: 'cuda' or a path, CUDA text edited by hand
+    trace_warps: time the warps of block `cta` (None: the first of the launch) with timers in a twin of the
+    kernel (kernel/timers.py); override: 'cuda' or a path, CUDA text edited by hand
     (kernel/override.py);
     launcher: launches in place of this process (kernel/isolate.py); history: earlier points of the roofline;
     cell and first_line: what messages call the text, and the number of its first line.
@@ -115,14 +116,13 @@ def run(
     said: list[Finding] = [_override(kernel, override)] if override else []
     if ref is None and (atol is not None or rtol is not None):
         said += _not_done(tolerance=True, why="they are for --ref; the oracle has a bound of its own")
-    if trace_warps:
-        said += _not_done(trace=True, why="kernels carry no timers; the timeline is predicted")
     if not launch:
         _ = kernel.compilation
         said += _not_done(
             ref=ref is not None,
             bench=bench,
             steps=steps is not None,
+            trace=trace_warps,
             check=level in ("sim", "full"),
             why="the kernel was not run",
         )
@@ -159,6 +159,8 @@ def run(
     )  # fmt: skip
     if steps is not None:
         report = _with_steps(report, kernel, before, steps, cta)
+    if trace_warps:
+        report = _with_warps(report, kernel, before, cta, isolated=launcher is not None)
     return Result(kernel, report, values)
 
 
@@ -215,6 +217,17 @@ def _with_steps(
     place = cta if cta is not None else worst_block(report) or (0, 0, 0)
     trace = trace_of(kernel, before, block=tuple(place), buffers=list(steps) or None, reference="oracle")
     return with_traces(report, trace)
+
+
+def _with_warps(
+    report: Report, kernel: Kernel, before: Sequence[Any], cta: Sequence[int] | None, isolated: bool
+) -> Report:
+    from tilebench.kernel.timers import last_of, trace_warps, with_warps
+
+    if isolated:
+        why = "with --isolate nothing is launched in this process"
+        return replace(report, findings=(*report.findings, *_not_done(trace=True, why=why)))
+    return with_warps(report, trace_warps(kernel, before, block=cta, predicted=last_of(report)))
 
 
 def _override(kernel: Kernel, where: str | Path) -> Finding:

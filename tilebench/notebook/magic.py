@@ -109,9 +109,15 @@ class TileMagics(Magics):
     )  # fmt: skip
     @argument(
         "--cta", default=None, metavar="X,Y,Z",
-        help="the block that --steps records; default: the one of the worst element, else the first",
+        help="the block that --steps records (default: the one of the worst element, else the first) "
+        "and that --trace-warps times",
     )  # fmt: skip
-    @argument("--trace-warps", action="store_true", help="measure the timeline on the GPU")
+    @argument(
+        "--trace-warps",
+        action="store_true",
+        help="time the warps of a block on the GPU with timers in the kernel; "
+        "their order alone in the emulator",
+    )
     @argument(
         "--compare", nargs="?", const="", default=None, metavar="NAME",
         help="what changed since another kernel, or since this one's last run",
@@ -168,7 +174,9 @@ class TileMagics(Magics):
         elif arguments is not None:
             arguments = (arguments,)
         steps = options.steps
-        if steps is None and ("step" in (options.show or ()) or options.cta is not None):
+        if steps is None and (
+            "step" in (options.show or ()) or (options.cta is not None and not options.trace_warps)
+        ):
             steps = ""
         count = cast("Any", self.shell).execution_count
         key = options.variable or options.name

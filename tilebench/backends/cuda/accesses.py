@@ -21,6 +21,7 @@ from tilebench.ir.rewrite import Node, walk
 from tilebench.ir.simplify import Interval
 from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Mma, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Bind, Buffer, For, Stmt, Store
+from tilebench.ir.timers import ReadCounter, Timestamp
 
 
 def written(bodies: Iterable[Stmt]) -> set[Buffer]:
@@ -36,6 +37,10 @@ def written(bodies: Iterable[Stmt]) -> set[Buffer]:
                 found.add(node.destination.memory)
             case Mma() | Wgmma():
                 found.add(node.d)
+            case Timestamp():
+                found |= {node.buffer, node.at}
+            case ReadCounter():
+                found.add(node.buffer)
             case _:
                 pass
     return found
@@ -57,6 +62,10 @@ def memories(body: Stmt) -> set[Buffer]:
                 found.update(node.registers)
             case MBarrierInit() | MBarrierArrive() | MBarrierExpect() | MBarrierWait():
                 found.add(node.barrier)
+            case Timestamp():
+                found |= {node.buffer, node.at, node.end}
+            case ReadCounter():
+                found.add(node.buffer)
             case _:
                 found.update(memory for memory, _ in _operands(node))
     return found

@@ -16,6 +16,7 @@ from tilebench.backends.emulator.mbarriers import init_fence
 from tilebench.backends.emulator.memory import Place, Site, place_shared
 from tilebench.backends.emulator.order import Columns
 from tilebench.backends.emulator.statements import Statements
+from tilebench.backends.emulator.timers import read_counter, stamp
 from tilebench.backends.emulator.warpgroup import set_max_registers
 from tilebench.errors import Loc
 from tilebench.ir.expr import Load, Var, int_value
@@ -223,6 +224,7 @@ def _compile_body(
         **HELPERS, **w.constants,
         "barrier": barrier, "mbarrier_init_fence": init_fence, "set_max_registers": set_max_registers,
         "ldmatrix": tensorcore.ldmatrix, "stmatrix": tensorcore.stmatrix, "write": registers.write,
+        "stamp": stamp, "read_counter": read_counter,
         "write_rows": registers.write_rows, "read_rows": registers.read_rows,
     }  # fmt: skip
     exec(

@@ -19,6 +19,7 @@ from tilebench.ir.thread import (
     VectorCopy,
 )
 from tilebench.ir.tile import AtomicRMW, Bind, Break, Continue, For, If, Print, Seq, Stmt, Store, While
+from tilebench.ir.timers import ReadCounter, Timestamp
 
 
 def leaves(s: Stmt) -> bool:
@@ -53,7 +54,7 @@ def loop_weight(s: Stmt) -> int:
 
 _ALONE = (
     While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsyncWait,
-    *(kind for kind in THREAD_STATEMENTS if kind is not StMatrix),
+    *(kind for kind in THREAD_STATEMENTS if kind is not StMatrix), Timestamp, ReadCounter,
 )  # fmt: skip
 
 

@@ -54,6 +54,7 @@ class Machine:
     columns: Columns | None = None
     barriers: int = 0
     printed: list[str] = field(default_factory=list[str])
+    stamps: int = 0
     recorder: Any = None  # record.ThreadRecorder, told of every write
 
     def global_race(self, site: int, conflict: Conflict) -> None:

@@ -47,6 +47,7 @@ from tilebench.ir.tile import (
     Store,
     While,
 )  # fmt: skip
+from tilebench.ir.timers import ReadCounter, Timestamp
 
 UNROLL_LIMIT = 16  # copies of a body that are written out
 WIDE_LIMIT = 1 << 22  # elements of a value with loop axes
@@ -171,6 +172,13 @@ class Statements(Emitter):
                 self._ldmatrix(s)
             case Mma():
                 self._mma(s)
+            case Timestamp():
+                at, end = self.register_number(s.at), self.register_number(s.end)
+                slot = self.places[s.buffer].slot
+                self.put(f"stamp(rs, {slot}, R{at}, R{end}, {s.tag}, {self.mask_code})")
+            case ReadCounter():
+                index, slot = self.index(s.index).code, self.places[s.buffer].slot
+                self.put(f"read_counter(rs, {slot}, {index}, {s.counter!r}, {self.mask_code})")
             case _ if async_statements.write(self, s):
                 pass
             case _:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilebench.ir.expr import Var
 from tilebench.ir.hopper import SetMaxRegisters
 from tilebench.ir.thread import Program, Role
 from tilebench.ir.tile import Stmt
+from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.handover import lower_producer, prologue, start_counting
 from tilebench.passes.lower.rasterise import rasterised_blocks
@@ -28,9 +30,12 @@ def lower(stage: Synchronised) -> Lowered:
     first: Stmt | None = None
     blocks = rasterised_blocks(b)
     if b.specialised:
-        first, roles = _handed_over(stage, b)
+        first, roles = _handed_over(stage, b, blocks)
     else:
+        timers.start(b, blocks)
+        timers.begin(b)
         lower_stmt(b, stage.body)
+        timers.end(b)
         roles = (Role("all", 0, b.threads, b.finish()),)
     kernel = stage.kernel
     facts: dict[str, Any] = {
@@ -54,26 +59,33 @@ def lower(stage: Synchronised) -> Lowered:
         facts=facts,
         prologue=first,
         tensor_maps=tuple(b.tensor_maps.values()),
+        timers=tuple(b.timers.sites) if b.timers is not None else (),
     )
     return Lowered(stage, program, tuple(b.conversions))
 
 
-def _handed_over(stage: Synchronised, b: Builder) -> tuple[Stmt, tuple[Role, ...]]:
+def _handed_over(
+    stage: Synchronised, b: Builder, blocks: tuple[Var, ...]
+) -> tuple[Stmt, tuple[Role, ...]]:
     """What all threads do first, and the roles; `b` has written the permutation of the blocks, if any."""
     channels = list(stage.allocated.barriers)
     specs = stage.allocated.scheduled.placed.partitioned
     permuted, registers = list(b.root), specs.registers
     if registers:
         b.emit(SetMaxRegisters(registers[specs.roles[0].name], True))
+    timers.start(b, blocks)
+    timers.begin(b)
     start_counting(b, channels)
     lower_stmt(b, stage.body)
     b.finish_stores()
+    timers.end(b)
     producer = Builder(stage, beside=b)
     for s in permuted:
         producer.emit(s)
     producer.ranges = {**b.ranges, b.kernel.thread: producer.ranges[b.kernel.thread]}
     if registers:
         producer.emit(SetMaxRegisters(registers[PRODUCER], False))
+    timers.start(producer, blocks, b.timers)
     lower_producer(producer, stage.body, channels)
     b.registers_used += producer.registers_used
     consumer, produce = b.finish(), producer.finish()

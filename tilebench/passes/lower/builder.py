@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tilebench.ops.base import Instruction, Op
     from tilebench.passes.lower.handover import Ring
     from tilebench.passes.lower.nest import Nest
+    from tilebench.passes.lower.timers import Timers
 
 INT32_MAX = 2**31 - 1
 CONSUMERS = 1
@@ -106,6 +107,7 @@ class Builder:
         """Names that are known at the top of the program."""
         self.root_names |= {p.value for p in self.kernel.params if isinstance(p.value, Var)}
         self.asynchronous = False
+        self.timers: Timers | None = None
         self.outside: Expr | None = None
         """What the copy being lowered reads outside of its global source, when it says so."""
         self.ranges[self.kernel.thread] = (0, self.threads - 1)

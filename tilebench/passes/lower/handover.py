@@ -37,6 +37,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import boxes, coordinates
+from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.statements import lower_for, lower_if, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
@@ -129,8 +130,10 @@ def lower_release(b: Builder, s: Release) -> None:
 def lower_producer(b: Builder, body: Stmt, channels: list[Channel]) -> None:
     """The loops and conditions around the copies, and the copies, by one thread."""
     with b.when(binary("eq", b.thread, const(b.kernel.thread_count))):
+        timers.begin(b)
         start_counting(b, channels)
         _produce_in(b, body, _needed(body))
+        timers.end(b)
 
 
 def _needed(body: Stmt) -> set[Var]:
@@ -200,10 +203,12 @@ def _produce(b: Builder, s: Produce) -> None:
             plan.append(
                 BulkLoad(memory, b.simple(start + box.start), map_, at, ring.barriers, slot, loc=copy.loc)
             )
-    b.emit(MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", _phase(b, channel), const(1))))
-    b.emit(MBarrierExpect(ring.barriers, slot, sum(load.source.bytes for load in plan)))
-    for load in plan:
-        b.emit(load)
+    with timers.timed(b, s, "wait"):
+        b.emit(MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", _phase(b, channel), const(1))))
+    with timers.timed(b, s, "fill"):
+        b.emit(MBarrierExpect(ring.barriers, slot, sum(load.source.bytes for load in plan)))
+        for load in plan:
+            b.emit(load)
     _advance(b, channel)
 
 

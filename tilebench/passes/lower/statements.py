@@ -40,6 +40,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.passes.indices import divisor
 from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
+from tilebench.passes.lower.timers import tiled, timed
 
 UNROLL_LIMIT = 256
 """Trips of a loop that is unrolled because it indexes registers."""
@@ -50,7 +51,7 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
     if b.nest is not None:
         b.nest.stmt(s)
         return
-    with b.at(s.loc), located(s.loc):
+    with b.at(s.loc), located(s.loc), timed(b, s):
         match s:
             case Seq():
                 for part in s.body:
@@ -156,7 +157,7 @@ def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
 
     b.divisors[s.var] = gcd(divisor(start, b.divisors), divisor(step, b.divisors))
     b.unroll_wanted.discard(s.var)
-    with b.inside() as body, b.diverging(b.nest is None and s in b.per_thread):
+    with b.inside() as body, b.diverging(b.nest is None and s in b.per_thread), tiled(b, s):
         visit(s.body)
     trips = (
         None
