@@ -67,6 +67,7 @@ CODES: dict[str, str] = {
     "TB246": "A reduction as an expression folds one dimension only.",
     "TB247": "A scan's source and destination have different shapes.",
     "TB248": "A scan between types that do not go together.",
+    "TB249": "An atomic load or store with a memory order that it does not have.",
     "TB250": "A fill value of a type that the buffer does not hold.",
     "TB251": "A fill value that does not fit in the buffer's type.",
     "TB252": "A transpose of something that is not a matrix.",

@@ -137,6 +137,10 @@ class TypeTileError(TileError, ValueError):
     """TB2: shapes, dtypes, scopes, indices. A ValueError too, as programs written for TileLang expect."""
 
 
+class ArgumentError(TypeTileError):
+    """TB2: an argument that is wrong whatever stands around it: told where the program is defined."""
+
+
 class LayoutError(TileError, ValueError):
     """TB3: layouts and memory."""
 

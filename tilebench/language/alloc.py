@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tilebench.errors import TypeTileError
+from tilebench.errors import ArgumentError, TypeTileError
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, as_expr, int_value
 from tilebench.ir.tile import Buffer, Scope
@@ -28,7 +28,7 @@ def as_shape(shape: Any) -> tuple[Any, ...]:
     return tuple(n if isinstance(s, Expr) and (n := int_value(s)) is not None else s for s in shape)
 
 
-class SizeError(TypeTileError, AssertionError):
+class SizeError(ArgumentError, AssertionError):
     """A view of another number of bytes."""
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from tilebench.errors import ArgumentError, TileError
 from tilebench.ir.expr import as_expr
 from tilebench.ir.tile import Evaluate
 from tilebench.language.markers import Annotation, Macro, PrimFunc
@@ -14,12 +15,24 @@ from tilebench.language.markers import Annotation, Macro, PrimFunc
 def prim_func(
     func: Callable[..., Any] | None = None, private: bool = False, check_well_formed: bool = False
 ) -> Any:
-    """`@T.prim_func`: the function is a tile program."""
+    """`@T.prim_func`: the function is a tile program.
+
+    It is parsed here, with the names around it as they are now. What is wrong with it is told when it is
+    compiled, but an ArgumentError comes from here, as in TileLang.
+    """
+    from tilebench.language.parse import parse_prim_func
+
     del private, check_well_formed
     if func is None:
         return prim_func
     textual = any(isinstance(a, str) for a in getattr(func, "__annotations__", {}).values())
-    return PrimFunc(func, dict(sys._getframe(1).f_locals) if textual else None)  # pyright: ignore[reportPrivateUsage]
+    program = PrimFunc(func, dict(sys._getframe(1).f_locals) if textual else None)  # pyright: ignore[reportPrivateUsage]
+    try:
+        parse_prim_func(program)
+    except TileError as error:
+        if isinstance(error, ArgumentError):
+            raise
+    return program
 
 
 def macro(*args: Any, hygienic: bool = True) -> Any:

@@ -141,9 +141,10 @@ class ThreadRange:
 
 
 class PrimFunc:
-    """A `@T.prim_func`: the function, parsed when it is compiled.
+    """A `@T.prim_func`: the function, parsed where it is defined, and again when what it reads has changed.
 
     scope: the locals of the factory around it, for annotations that Python keeps as text (in no closure).
+    parsed: the kernel, by what the function read from around it (language/parse.py).
     """
 
     def __init__(self, function: Callable[..., Any], scope: dict[str, Any] | None = None) -> None:
@@ -151,6 +152,7 @@ class PrimFunc:
         self.scope = scope or {}
         self.__name__ = getattr(function, "__name__", "kernel")
         self.attrs: dict[str, Any] = {}
+        self.parsed: dict[Any, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Not from Python."""

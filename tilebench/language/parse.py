@@ -14,6 +14,7 @@ from tilebench.ir.expr import Var
 from tilebench.ir.rewrite import seq, variables
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
+from tilebench.language.captured import captured, freeze
 from tilebench.language.markers import Address, Pointer, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, foreseen_constants, undeclared
@@ -43,7 +44,19 @@ DEEPEST = "the text is nested too deeply or too long to be parsed"
 
 
 def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
-    """The Kernel of a @T.prim_func, or of a plain function whose parameters are all annotated."""
+    """The Kernel of a @T.prim_func, or of a plain function whose parameters are all annotated.
+
+    A @T.prim_func is parsed where it is defined, and here again when what it reads has changed since.
+    """
+    if not isinstance(function, PrimFunc) or source is not None:
+        return _parsed(function, source)
+    reads = captured(function.function), freeze(function.scope)
+    if reads not in function.parsed:
+        function.parsed = {reads: _parsed(function, source)}
+    return function.parsed[reads]
+
+
+def _parsed(function: Any, source: Source | None) -> Kernel:
     scope = function.scope if isinstance(function, PrimFunc) else {}
     plain = function.function if isinstance(function, PrimFunc) else function
     if isinstance(plain, Kernel):

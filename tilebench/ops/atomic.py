@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tilebench.errors import TypeTileError
+from tilebench.errors import ArgumentError, TypeTileError
 from tilebench.ir.expr import Expr, Load, Var, as_expr, const
-from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Stmt
+from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Seq, Stmt
 from tilebench.ops.base import (
     BlockValues,
     Cost,
@@ -245,8 +245,22 @@ def _wide(count: int, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
     for what, side in (("the destination", dst), ("the value", value)):
         own = extents_of(side)
         rank = len(side.indices) if isinstance(side, Load) else len(own or ())
-        sides.append(as_region(side, what, fitting((count,), rank, what)))
-    return AtomicTile("add", sides[0], sides[1])
+        sides.append(as_region(side, what, own or fitting((count,), rank, what)))
+    to, of = sides
+    for region in sides:
+        if squeezed(region.shape) != (count,):
+            raise TypeTileError(
+                "TB259",
+                f"atomic_addx{count}: {region.buffer.name} is {shape_text(region.shape)} here, not {count} "
+                "neighbours",
+                fix=f"give the first element, or a slice of {count}",
+            )
+    _check_target("add", to.buffer)
+    parts: list[Stmt] = []
+    for k in range(count):
+        load = Load(of.buffer, coordinates(of, (const(k),)), dtype=of.dtype)
+        parts.append(AtomicRMW("add", to.buffer, coordinates(to, (const(k),)), load.astype(to.dtype)))
+    return Seq(tuple(parts))
 
 
 def atomic_addx2(dst: Load | Region, value: Load | Region, return_prev: bool = False) -> Stmt | Effect:
@@ -269,8 +283,23 @@ def _element(value: Any, name: str) -> Load:
     )
 
 
+_LOAD_ORDERS = ("relaxed", "consume", "acquire", "seq_cst")
+_STORE_ORDERS = ("relaxed", "release", "seq_cst")
+
+
+def _ordered(name: str, memory_order: str, orders: tuple[str, ...]) -> None:
+    if memory_order not in orders:
+        raise ArgumentError(
+            "TB249",
+            f"{name} does not support memory_order={memory_order!r}",
+            why="a load is ordered before what follows it, a store after what comes before it",
+            fix="use one of " + ", ".join(map(repr, orders)),
+        )
+
+
 def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
     """The element as other blocks left it (an atomic addition of zero, so it is never a stale copy)."""
+    _ordered("atomic_load", memory_order, _LOAD_ORDERS)
     element = _element(src, "atomic_load")
     out = _rmw("add", element, const(0, element.dtype), True)
     assert isinstance(out, Effect)
@@ -279,6 +308,7 @@ def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
 
 def atomic_store(dst: Load, src: Any, memory_order: str = "seq_cst") -> Stmt | Effect:
     """Replace the element atomically."""
+    _ordered("atomic_store", memory_order, _STORE_ORDERS)
     return _rmw("exch", _element(dst, "atomic_store"), src, False)
 
 

@@ -1,0 +1,86 @@
+"""What happens where a program is defined: it is parsed once, and wrong arguments are told there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilebench
+import tilebench.language as T
+from tilebench.errors import ArgumentError, TileError
+
+ADDED = 1.0
+
+
+@pytest.mark.parametrize(("name", "order"), [("load", "release"), ("store", "acquire"), ("load", "late")])
+def test_a_memory_order_that_there_is_not_is_told_where_the_program_is_defined(name: str, order: str) -> None:
+    with pytest.raises(ArgumentError, match=f"TB249.*atomic_{name} does not support memory_order='{order}'"):
+
+        @T.prim_func
+        def program(A: T.Tensor((2,), "int32")):
+            with T.Kernel(1, threads=1):
+                if name == "load":
+                    A[1] = T.atomic_load(A[0], memory_order=order)
+                else:
+                    T.atomic_store(A[0], 1, memory_order=order)
+
+
+def test_other_faults_are_told_when_the_program_is_compiled() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=1):
+            A[0] = no_such_name  # noqa: F821
+
+    with pytest.raises(TileError, match="TB101"):
+        tilebench.compile(program, target="interp")
+
+
+def test_a_program_is_walked_once_and_again_when_what_it_reads_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @T.prim_func
+    def program(A: T.Tensor((2,), "float32")):
+        with T.Kernel(1, threads=1):
+            print("walked")
+            A[0] = A[0] + ADDED
+
+    A = np.zeros(2, np.float32)
+    tilebench.compile(program, target="interp")(A)
+    assert (capsys.readouterr().out.count("walked"), A[0]) == (1, 1)
+    monkeypatch.setitem(globals(), "ADDED", 5.0)
+    tilebench.compile(program, target="interp")(A)
+    assert (capsys.readouterr().out.count("walked"), A[0]) == (1, 6)
+
+
+@T.prim_func
+def neighbours(
+    A: T.Tensor((8, 16), "float16"), B: T.Tensor((8, 16), "float32"), D: T.Tensor((4, 4), "float32")
+):
+    with T.Kernel(1, threads=32):
+        for i, j in T.Parallel(8, 4):
+            T.atomic_addx2(B[i, j * 4], A[i, j * 4])
+            if i < 4:
+                T.atomic_addx4(D[i, 0:4], A[i, j * 4 : j * 4 + 4])
+        t = T.get_thread_binding()
+        T.atomic_addx2(B[t % 8, 14], A[t % 8, 14])
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "emu:sm_80"])
+def test_neighbours_are_added_by_loops_and_by_threads(target: str) -> None:
+    A = np.random.default_rng(3).integers(-8, 8, (8, 16)).astype(np.float16)
+    B, D = np.zeros((8, 16), np.float32), np.zeros((4, 4), np.float32)
+    tilebench.compile(neighbours, target=target)(A, B, D)
+    want = np.where(np.arange(16) % 4 < 2, A, 0).astype(np.float32)
+    want[:, 14:] += 4 * A[:, 14:]
+    np.testing.assert_array_equal(B, want)
+    np.testing.assert_array_equal(D, A[:4].astype(np.float32).reshape(4, 4, 4).sum(1))
+
+
+def test_a_slice_of_another_width_is_refused() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=1):
+            T.atomic_addx4(A[0:4], A[4:6])
+
+    with pytest.raises(TileError, match="TB259"):
+        tilebench.compile(program, target="interp")
