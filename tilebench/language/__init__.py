@@ -155,6 +155,7 @@ from tilebench.language.math import (
     truncdiv,
     truncmod,
 )  # fmt: skip
+from tilebench.language.random import rng_init, rng_rand, rng_rand_float
 from tilebench.language.reducers import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from tilebench.language.rounding import (
     ieee_add,
@@ -431,6 +432,9 @@ __all__ = [
     "reducer_update",
     "reinterpret",
     "reshape",
+    "rng_init",
+    "rng_rand",
+    "rng_rand_float",
     "round",
     "rsqrt",
     "serial",

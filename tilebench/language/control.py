@@ -26,7 +26,7 @@ from tilebench.ir.tile import (
     Stmt,
     While,
 )
-from tilebench.language import ownership, reducers
+from tilebench.language import ownership, random, reducers
 from tilebench.language.launching import enter_launch, resolve_thread_value, thread_range
 from tilebench.language.markers import LaunchSpec, LoopSpec, ThreadRange, ThreadValue
 from tilebench.language.scope import Frame, LoopMark
@@ -124,7 +124,8 @@ def while_(walker: Walker, node: ast.While, frame: Frame) -> None:
     before = walker.since(mark)
     frame.loops.append(LoopMark("serial", frame.depth))
     try:
-        body = walker.body(node.body, frame)
+        with random.counted(walker, (), None, parallel=False):
+            body = walker.body(node.body, frame)
     finally:
         frame.loops.pop()
     test = const(True) if endless else to_bool(condition)
@@ -254,16 +255,21 @@ def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
     frame.loops.append(LoopMark(kind, frame.depth))
     try:
         if "strided" in loop.options:
-            _strided(walker, node, loop, variables, frame, at)
+            with random.counted(walker, variables, None):
+                _strided(walker, node, loop, variables, frame, at)
         elif loop.kind == "persistent":
-            _persistent(walker, node, loop, variables, frame, at)
+            with random.counted(walker, variables, None, parallel=False):
+                _persistent(walker, node, loop, variables, frame, at)
         else:
-            body, before, after = walker.body(node.body, frame), [], []
+            sizes = tuple(_fixed(e, at) for e in loop.extents) if loop.kind == "parallel" else None
+            with random.counted(walker, variables, sizes, loop.kind == "parallel"):
+                body, before, after = walker.body(node.body, frame), [], []
             if loop.kind == "parallel":
                 extents = [_fixed(e, at) for e in loop.extents]
                 before, body, after = reducers.split(walker, variables, extents, body, at)
             for statement in (*before, _loop_statement(walker, loop, variables, body, dtype, at), *after):
                 walker.emit(statement, at)
+            random.after_loop(walker, at)
     finally:
         frame.loops.pop()
     for n, v in zip(names, variables, strict=True):

@@ -47,11 +47,6 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "leave it out",
     ),
     (
-        "rng_",
-        "random numbers are not part of the language",
-        "pass random numbers in as a tensor",
-    ),
-    (
         "im2col c2d_im2col",
         "there is no im2col copy",
         "gather the window with T.Parallel and T.if_then_else into a shared tile, then T.gemm",

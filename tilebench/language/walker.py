@@ -32,6 +32,7 @@ from tilebench.language.scope import Frame
 from tilebench.ops.base import Effect
 
 if TYPE_CHECKING:
+    from tilebench.language.random import Nest, Stream
     from tilebench.language.tensors import TensorSpec
 
 Handler = Callable[["Walker", Any, Frame], None]
@@ -73,6 +74,10 @@ class Walker:
         self.thread = Var("tx", dtype=int32)
         self.threads: tuple[int, ...] = (1,)
         self.emitted = 0
+        self.stream: Stream | None = None
+        self.nests: list[Nest] = []
+        self.drawn = 0
+        self.computed: set[Var] = set()
 
     # -------------------------------------------------------------- emitting
 
@@ -261,6 +266,7 @@ class Walker:
         var = Var(name, dtype=value.dtype)
         from tilebench.ir.tile import Bind
 
+        self.computed.add(var)
         self.emit(Bind(var, value), frame.loc(node))
         return var
 
