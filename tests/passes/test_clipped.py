@@ -42,6 +42,26 @@ def test_a_guard_that_is_too_wide_is_still_an_error(target: str) -> None:
 
 
 @T.prim_func
+def gathered(X: T.Tensor((48, 40), "float32"), n: T.int32, Y: T.Tensor((64, 64), "float32")):
+    with T.Kernel(2, 2, threads=64) as (bx, by):
+        s = T.alloc_shared((32, 32), "float32")
+        for i, j in T.Parallel(32, 32):
+            s[i, j] = T.if_then_else(by * 32 + i < n, X[by * 32 + i, bx * 32 + j] * 2.0 + 1.0, -1.0)
+        T.copy(s, Y[by * 32, bx * 32])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_guarded_load_reads_zero_where_its_tensor_ends(target: str) -> None:
+    X = np.random.default_rng(0).standard_normal((48, 40)).astype(np.float32)
+    Y = np.zeros((64, 64), np.float32)
+    tilebench.compile(gathered, target=target)(X, 41, Y)
+    want = np.full((64, 64), -1.0, np.float32)
+    want[:41] = 1.0
+    want[:41, :40] = X[:41] * 2 + 1
+    np.testing.assert_array_equal(Y, want)
+
+
+@T.prim_func
 def padded(A: T.Tensor((7, 5), "float32"), B: T.Tensor((16, 8), "float32")):
     with T.Kernel(1, threads=32):
         T.annotate_safe_value({A: -9.0})

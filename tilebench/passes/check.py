@@ -28,7 +28,7 @@ from tilebench.ir.tile import (
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
 from tilebench.passes.carried import check_carried
-from tilebench.passes.clipped import with_clipped_stores, with_safe_values
+from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
 from tilebench.passes.ranges import check_indices
 from tilebench.passes.stages import Typed
@@ -60,7 +60,7 @@ def check(kernel: Kernel, target: Target) -> Typed:
     inside = with_safe_values(kernel)
     check_indices(inside)
     if not target.is_gpu:
-        kernel = with_clipped_stores(inside)
+        kernel = with_clipped_accesses(inside)
     return Typed(kernel, target, per_thread_statements(kernel))
 
 

@@ -4,7 +4,7 @@ GPU code reads 0 (or the safe value) outside of a tensor and skips stores there.
 checked and an element outside is an error, which finds mistakes; two cases are no mistakes:
 
 * a load of a tensor with T.annotate_safe_value: outside it reads as that value;
-* a store that the program guards, in a dimension that the guard leaves to the ends of the tensor:
+* a load or store that the program guards, in a dimension that the guard leaves to the ends of the tensor:
 
       for i, j in T.Parallel(64, 64):
           if i < rows:                                  # says which rows; the columns end where C does
@@ -20,10 +20,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tilebench.ir.expr import Expr, Load, Var, as_expr, binary, const, int_value, select
+from tilebench.ir.expr import Expr, Load, Select, Var, as_expr, binary, const, int_value, select
 from tilebench.ir.rewrite import rebuild, transform, variables
 from tilebench.ir.simplify import bounds, from_linear, linear
-from tilebench.ir.tile import Buffer, For, If, Kernel, Parallel, Stmt, Store
+from tilebench.ir.tile import Buffer, For, If, Kernel, Parallel, Stmt, Store, TileOp
 
 Interval = tuple[int, int]
 
@@ -49,8 +49,9 @@ def with_safe_values(kernel: Kernel) -> Kernel:
     return dataclasses.replace(kernel, body=transform(kernel.body, rule))
 
 
-def with_clipped_stores(kernel: Kernel) -> Kernel:
-    """The kernel whose guarded stores end where their tensor does, in the dimensions that no guard names."""
+def with_clipped_accesses(kernel: Kernel) -> Kernel:
+    """The kernel whose guarded accesses end where their tensor does, in the dimensions that no guard names:
+    stores there are skipped, loads give 0 (or what stands in their place)."""
     ranges: dict[Var, Interval] = {}
     for var, extent in zip(kernel.blocks, kernel.grid, strict=True):
         size = int_value(extent)
@@ -62,19 +63,21 @@ def _visit(
     s: Stmt, ranges: Mapping[Var, Interval], guarded: frozenset[Var] | None, inner: frozenset[Var]
 ) -> Stmt:
     """guarded: variables of the conditions around s (None: there is none); inner: those of T.Parallel."""
+
+    def change(c: Any) -> Any:
+        return (
+            _visit(c, ranges, guarded, inner)
+            if isinstance(c, Stmt)
+            else _expression(c, ranges, guarded, inner)
+            if isinstance(c, Expr)
+            else c
+        )
+
     match s:
         case Store() if s.buffer.scope == "global" and guarded is not None and inner:
-            tests = [
-                test
-                for index, size in zip(s.indices, s.buffer.shape, strict=True)
-                if (test := _end(index, size, ranges, guarded, inner)) is not None
-            ]
-            if not tests:
-                return s
-            inside = tests[0]
-            for test in tests[1:]:
-                inside = binary("and", inside, test)
-            return If(inside, s, None, loc=s.loc)
+            inside = _inside(s.indices, s.buffer, ranges, guarded, inner)
+            made = rebuild(s, change)
+            return made if inside is None else If(inside, made, None, loc=s.loc)
         case Parallel():
             more = {v: (0, max(e - 1, 0)) for v, e in zip(s.vars, s.extents, strict=True)}
             ranges, inner = {**ranges, **more}, inner | set(s.vars)
@@ -84,9 +87,50 @@ def _visit(
                 ranges = {**ranges, s.var: (start, stop - 1)}
         case If():
             guarded = (guarded or frozenset()) | variables(s.condition)
+        case TileOp():
+            return s
         case _:
             pass
-    return rebuild(s, lambda c: _visit(c, ranges, guarded, inner) if isinstance(c, Stmt) else c)
+    return rebuild(s, change)
+
+
+def _expression(
+    e: Expr, ranges: Mapping[Var, Interval], guarded: frozenset[Var] | None, inner: frozenset[Var]
+) -> Expr:
+    if not inner:
+        return e
+    if isinstance(e, Select):
+        chosen = (guarded or frozenset()) | variables(e.condition)
+        return rebuild(
+            e,
+            lambda c: (
+                _expression(c, ranges, guarded if c is e.condition else chosen, inner)
+                if isinstance(c, Expr)
+                else c
+            ),
+        )
+    made = rebuild(e, lambda c: _expression(c, ranges, guarded, inner) if isinstance(c, Expr) else c)
+    if isinstance(e, Load) and isinstance(made, Load) and e.buffer.scope == "global" and guarded is not None:
+        inside = _inside(e.indices, e.buffer, ranges, guarded, inner)
+        if inside is not None:
+            return select(inside, made, const(0, e.dtype))
+    return made
+
+
+def _inside(
+    indices: tuple[Expr, ...],
+    buffer: Buffer,
+    ranges: Mapping[Var, Interval],
+    guarded: frozenset[Var],
+    inner: frozenset[Var],
+) -> Expr | None:
+    """The condition that an access does not pass the ends that it leaves to the tensor; None: it cannot."""
+    inside: Expr | None = None
+    for index, size in zip(indices, buffer.shape, strict=True):
+        test = _end(index, size, ranges, guarded, inner)
+        if test is not None:
+            inside = test if inside is None else binary("and", inside, test)
+    return inside
 
 
 def _end(
