@@ -50,6 +50,7 @@ from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
+from tilebench.passes.persistent import FACT
 from tilebench.passes.pipeline_table import Table, read_table
 from tilebench.passes.regions import root_of, uses
 from tilebench.passes.schedule import scheduled_op
@@ -65,6 +66,10 @@ Measured on an H200 this loses a few per cent (tests/perf/NOTES.md), so it is of
 
 BY_HAND = "TB_STAGES_BY_HAND"
 """Pass config: `stage=` and `order=` of T.Pipelined say which statements trail by an iteration."""
+
+AHEAD = "TB_TILES_AHEAD"
+"""Pass config: tiles that persistent blocks bring once for a tile of the result have two versions, so that
+the next ones come while the last are in use."""
 
 Overlap = Literal["", "carried", "trailing"]
 
@@ -131,7 +136,8 @@ class _Handover:
 
     def sequence(self, parts: list[Stmt], in_loop: bool) -> list[Stmt]:
         """Statements that run one after the other."""
-        rings, rest = self.channels(self.folded(parts), 1)
+        round_ = self.configs.get(AHEAD, False) and self.placed.kernel.attributes.get(FACT, False)
+        rings, rest = self.channels(self.folded(parts), 2 if in_loop and round_ else 1)
         return self.versioned(rings, in_front(_produced(rings), self.consumed(rest, rings, in_loop)))
 
     def versioned(self, rings: Sequence[_Ring], body: list[Stmt]) -> list[Stmt]:

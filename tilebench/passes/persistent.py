@@ -8,7 +8,8 @@ arrive. Tiles are numbered as the grid's blocks are, in panels when the program 
 Where the work of a block grows with its first index (causal attention) there is one block a tile by default:
 the hardware hands them out, the longest first, in sections of heads whose operands fit in L2, and the short
 ones fill the gaps at the end. Persistent blocks (TB_PERSISTENT on) take that order there and back, so that a
-block that had a long tile gets a short one. Measured on an H200, which of the two is faster differs by shape.
+block that had a long tile gets a short one; with TB_PAIRED_TILES they do pairs of tiles that are equally much
+work. Measured on an H200, which of the two is faster differs by shape.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ PERSISTENT = "TB_PERSISTENT"
 """Pass config: True or False; left out, kernels that have tiles for two rounds or more."""
 LONGEST_FIRST = "TB_LONGEST_FIRST"
 """Pass config: True or False; left out, kernels whose blocks have the more to do, the larger their index."""
+PAIRED = "TB_PAIRED_TILES"
+"""Pass config: where tiles grow with their index, persistent blocks do a long and a short one in turn."""
 FACT = "persistent"
 REORDERED = "longest_first"
 ROUNDS = 2
@@ -69,6 +72,11 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)
     names: list[Stmt] = []
     if _grows(kernel) and len(sizes) > 1:
+        pairs = sizes[0] // 2 * prod(sizes[1:])
+        if _asked(kernel, PAIRED) and sizes[0] % 2 == 0 and pairs >= blocks:
+            names = _paired(tile, block, blocks, kernel.blocks, sizes)
+            stop = (const(pairs + blocks - 1) - block) // blocks * (2 * blocks)
+            return _going_round(kernel, block, tile, blocks, tiles, names, stop)
         names = _longest_first(_there_and_back(tile, blocks, tiles), kernel.blocks, sizes)
         return _going_round(kernel, block, tile, blocks, tiles, names)
     rest: Expr = tile
@@ -86,8 +94,28 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     return _going_round(kernel, block, tile, blocks, tiles, names)
 
 
-def _going_round(kernel: Kernel, block: Var, tile: Var, blocks: int, tiles: int, names: list[Stmt]) -> Kernel:
-    body = For(tile, block, const(tiles), seq(*names, kernel.body), step=const(blocks), loc=kernel.loc)
+def _asked(kernel: Kernel, config: str) -> bool:
+    return bool(kernel.attributes.get("pass_configs", {}).get(config, False))
+
+
+def _going_round(
+    kernel: Kernel,
+    block: Var,
+    tile: Var,
+    blocks: int,
+    tiles: int,
+    names: list[Stmt],
+    stop: Expr | None = None,
+) -> Kernel:
+    """stop: where a block's tile numbers end, when not at `tiles`."""
+    body = For(
+        tile,
+        block,
+        const(tiles) if stop is None else stop,
+        seq(*names, kernel.body),
+        step=const(blocks),
+        loc=kernel.loc,
+    )
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
     return replace(
         kernel,
@@ -96,6 +124,32 @@ def _going_round(kernel: Kernel, block: Var, tile: Var, blocks: int, tiles: int,
         body=body,
         attributes={**attributes, FACT: True},
     )
+
+
+def _paired(tile: Var, block: Var, blocks: int, names: Sequence[Var], sizes: Sequence[int]) -> list[Stmt]:
+    """Statements that name the block to do when each does a long tile and the short one that makes up for it:
+    the k-th from the end of a head, and the k-th. Heads come one after the other, so that neighbours share
+    operands.
+    """
+    half = sizes[0] // 2
+    pairs = half * prod(sizes[1:])
+    out: list[Stmt] = []
+
+    def named(name: str, value: Expr) -> Expr:
+        var = Var(name, dtype=int32)
+        out.append(Bind(var, value))
+        return var
+
+    turn = named("turn", tile // blocks)
+    pair = named("pair", binary("min", turn // 2 * blocks + block, const(pairs - 1)))
+    place = named("place", pair % half)
+    long = binary("eq", turn % 2, const(0))
+    out.append(Bind(names[0], select(long, sizes[0] - 1 - place, place)))
+    rest = named("other", pair // half)
+    for k, (var, size) in enumerate(zip(names[1:], sizes[1:], strict=True), 2):
+        out.append(Bind(var, rest if k == len(sizes) else rest % size))
+        rest = rest // size
+    return out
 
 
 def _there_and_back(tile: Var, blocks: int, tiles: int) -> Expr:

@@ -42,6 +42,9 @@ RESERVE = 1024
 NO_STAGING = "TB_DISABLE_RESULT_STAGING"
 """Pass config: accumulators are stored straight from registers."""
 
+TOGETHER = "TB_STAGE_TOGETHER"
+"""Pass config: panels that have a tile each are all staged before the first leaves: the threads meet once."""
+
 
 def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     """The kernel with its accumulators stored through shared tiles; itself when there is nothing to do.
@@ -97,18 +100,23 @@ def _staged(
     count = min(2, columns // width)
     if rows * width * size * count + sum(_bytes(t) for t in tiles) > room or not source.is_whole:
         return s
+    together = count == columns // width and bool(
+        selected.kernel.attributes.get("pass_configs", {}).get(TOGETHER, False)
+    )
     name, extents = f"{source.buffer.name}_tile", (const(rows), const(width))
     fresh = [Buffer(name, extents, destination.dtype, "shared", loc=s.loc) for _ in range(count)]
     parts: list[Stmt] = []
+    leaving: list[Stmt] = []
     for p in range(columns // width):
         tile = whole(fresh[p % count])
         there = _columns(destination, p * width, width)
         out = Copy(tile, there, disable_tma=s.disable_tma, prefer=s.prefer, alone=alone, loc=s.loc)
         if not any(o.legal and o.instruction.name == STORE for o in offers(out, selected.typed.target)):
             return s
-        parts += [Copy(_columns(source, p * width, width), tile, alone=alone, loc=s.loc), out]
+        parts.append(Copy(_columns(source, p * width, width), tile, alone=alone, loc=s.loc))
+        (leaving if together else parts).append(out)
     tiles += fresh
-    return seq(*parts)
+    return seq(*parts, *leaving)
 
 
 def _columns(region: Region, start: int, width: int) -> Region:
