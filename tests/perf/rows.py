@@ -77,32 +77,45 @@ def gemm_case(row: str, dtype: str, m: int, n: int, k: int, transposed: bool) ->
     return Case(row, label, candidates, prepare, 2 * m * n * k / 1e9, "TFLOP/s", 6e-3)
 
 
+_AHEAD = {"TB_TILES_AHEAD": True}
+_FLAT = {**_AHEAD, "TB_STAGE_TOGETHER": True}
+_ROUND = {"TB_PERSISTENT": True}
+_PAIRS = {**_ROUND, "TB_PAIRED_TILES": True}
+WAYS: Mapping[str, Mapping[str, bool]] = {
+    "": {},
+    "ahead": _AHEAD,
+    "ahead, together": _FLAT,
+    "one block a tile": {"TB_PERSISTENT": False},
+}
+"""Ways to go through equal tiles, as pass configs; persistent blocks unless said."""
+WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
+    "": {},
+    "persistent": _ROUND,
+    "pairs": _PAIRS,
+    "pairs, ahead": {**_PAIRS, **_AHEAD},
+    "pairs, ahead, together": {**_PAIRS, **_FLAT},
+}
+"""Ways to go through tiles of growing length; one block a tile, the longest first, unless said."""
+
+
 def attention_case(
     row: str, dtype: str, batch: int, heads: int, kv_heads: int, s: int, dim: int, causal: bool
 ) -> Case:
     """Attention forward."""
     make = partial(programs.attention, batch, heads, s, s, dim, causal, kv_heads=kv_heads, dtype=dtype)
-    pinned = {"TB_PIN_PRODUCT_WAIT": True}
-    lone, round_ = {"TB_PERSISTENT": False}, {"TB_PERSISTENT": True}
-    settings = [
-        (128, 128, 2, 256, {}),
-        (128, 128, 2, 256, pinned),
-        (128, 128, 2, 256, round_ if causal else lone),
-        *([(192, 128, 2, 384, round_), (128, 128, 3, 256, round_)] if dim == 64 and causal else []),
-        (64, 128, 2, 128, lone),
-        *([(128, 160, 2, 256, {}), (128, 176, 2, 256, lone)] if dim == 128 and not causal else []),
-        *([(192, 128, 2, 384, {}), (192, 128, 2, 384, lone), (128, 128, 3, 256, {})] if dim == 64 else []),
-    ]
+    settings = [(128, 128, 2, 256, way) for way in (WAYS_CAUSAL if causal else WAYS)]
+    if dim == 128 and not causal:
+        settings += [(128, 160, 2, 256, ""), (128, 176, 2, 256, "one block a tile")]
+    if dim == 64:
+        settings += [(192, 128, 2, 384, way) for way in (WAYS_CAUSAL if causal else WAYS)]
+        settings += [(128, 128, 3, 256, "persistent" if causal else "")]
     candidates = tuple(
         one(
-            f"{bm}x{bn} s{stages} t{threads}"
-            + {id(pinned): " pinned", id(lone): " one block a tile", id(round_): " persistent"}.get(
-                id(configs), ""
-            ),
+            f"{bm}x{bn} s{stages} t{threads}{' ' if way else ''}{way}",
             partial(make, block_M=bm, block_N=bn, num_stages=stages, threads=threads),
-            **configs,
+            **(WAYS_CAUSAL if causal else WAYS)[way],
         )
-        for bm, bn, stages, threads, configs in settings
+        for bm, bn, stages, threads, way in settings
     )
 
     def prepare(folder: Path | None) -> Setup:
