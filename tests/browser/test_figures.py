@@ -12,7 +12,7 @@ import pytest
 from tests.browser.harness import model_data, mount
 from tests.browser.test_board import LUMINANCE, status, tab
 from tests.views.fixture import load
-from tests.views.more import compared, everything, sliding, with_history
+from tests.views.more import compared, everything, sliding, timed, with_history
 from tilebench.codec import to_json
 from tilebench.report import Finding, Report, Span
 from tilebench.views.timeline import chrome_trace
@@ -110,6 +110,81 @@ def test_the_trace_is_downloaded_from_the_page_itself(page: Any, tmp_path: Any) 
         assert {k: v for k, v in one.items() if k not in ("ts", "dur")} == {
             k: v for k, v in two.items() if k not in ("ts", "dur")
         }
+
+
+@pytest.mark.parametrize("provenance", ["measured", "simulated"])
+def test_the_trace_has_a_thread_for_each_lane_and_warp(page: Any, tmp_path: Any, provenance: Any) -> None:
+    report = timed(provenance)
+    mount(page, report)
+    tab(page, "timeline")
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="export trace").click()
+    path = tmp_path / "trace.json"
+    caught.value.save_as(path)
+    got, wanted = json.loads(path.read_text()), json.loads(json.dumps(chrome_trace(report)))
+    assert [e for e in got["traceEvents"] if e["ph"] != "X"] == [
+        e for e in wanted["traceEvents"] if e["ph"] != "X"
+    ]
+    bars_of = [[e for e in t["traceEvents"] if e["ph"] == "X"] for t in (got, wanted)]
+    for one, two in zip(*bars_of, strict=True):
+        assert one == {**two, "dur": pytest.approx(two["dur"])}
+    names = {
+        e["args"]["name"] for e in got["traceEvents"] if e.get("pid") == 1 and e["name"].endswith("_name")
+    }
+    assert {"copy, warp 0", "tensor cores, warp 1", "tensor cores, warp 1 (2)"} <= names
+    assert any("a step as 1 us" in n for n in names) == (provenance == "simulated")
+    for tid in {e["tid"] for e in bars_of[0] if e["pid"] == 1}:  # events of a thread do not overlap
+        own = sorted((e["ts"], e["ts"] + e["dur"]) for e in bars_of[0] if e["pid"] == 1 and e["tid"] == tid)
+        assert all(a[1] <= b[0] + 1e-6 for a, b in pairwise(own))
+
+
+def test_waits_are_hollow_and_started_work_is_flat_and_one_warp_is_shown(page: Any) -> None:
+    report = timed()
+    mount(page, report)
+    tab(page, "timeline")
+    assert bars(page, ".tb-real").count() == 12
+    assert bars(page, ".tb-waiting").count() == 4
+    assert {"waiting", "started, goes on behind the bar", "upper row predicted, lower row measured"} <= {
+        t.strip() for t in page.locator(".tb-panel .tb-legend > span").all_inner_texts()
+    }
+    bars(page, ".tb-waiting").first.hover()
+    assert "wait for copies of iteration 0 on copy" in status(page)
+    assert "waiting, warp 0" in status(page)
+    assert "(measured on NVIDIA H200)" in status(page)
+    flat = [bars(page, ".tb-real").nth(k).bounding_box()["height"] for k in (0, 1)]
+    assert flat[0] < 0.7 * flat[1]
+    page.get_by_label("warp", exact=True).select_option("1")
+    bars(page, ".tb-waiting").first.hover()
+    assert "warp 1" in status(page)
+    page.get_by_label("warp", exact=True).select_option("all")
+    assert bars(page, ".tb-real").count() == 24
+    boxes = [bars(page, ".tb-real").nth(k).bounding_box() for k in range(24)]
+    for k, one in enumerate(boxes):  # no bar hides another
+        for two in boxes[k + 1 :]:
+            apart = one["x"] + one["width"] <= two["x"] + 2 or two["x"] + two["width"] <= one["x"] + 2
+            assert apart or abs(one["y"] - two["y"]) > 4
+    page.get_by_role("button", name="table").click()
+    assert "warp" in page.locator(".tb-tall thead").inner_text()
+    assert "measured, waiting" in page.locator(".tb-tall").inner_text()
+    assert "the whole launch, measured on NVIDIA H200: 97.3 us" in page.locator(".tb-panel").inner_text()
+
+
+def test_a_simulated_timeline_has_a_chart_of_its_own_in_steps(page: Any) -> None:
+    mount(page, timed("simulated"))
+    tab(page, "timeline")
+    charts = page.locator(".tb-panel svg.tb-time")
+    assert charts.count() == 2
+    assert charts.nth(0).get_attribute("aria-label").startswith("predicted timeline")
+    assert charts.nth(1).get_attribute("aria-label").startswith("simulated timeline of 12 bars")
+    assert "steps" in charts.nth(1).text_content()
+    bars(page, ".tb-real").nth(2).hover()
+    said = page.locator(".tb-panel .tb-status").nth(1).inner_text()
+    assert "steps" in said
+    assert " us" not in said
+    assert "(simulated" in said
+    page.get_by_label("show", exact=True).select_option("simulated")
+    assert page.locator(".tb-panel svg.tb-time").count() == 1
+    assert bars(page).count() == 12
 
 
 def test_the_table_of_bars_leads_to_the_bar(page: Any) -> None:

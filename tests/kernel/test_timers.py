@@ -262,7 +262,8 @@ def test_what_a_gpu_gives_is_measured_and_says_what_the_timers_cost() -> None:
     assert (info.provenance, info.unit, info.device) == ("measured", "us", "a GPU")
     assert info.bars[0].start_us == pytest.approx(1.0, abs=1e-3)
     assert info.bars[0].end_us == pytest.approx(2.0, abs=1e-3)
-    assert "block 0 on SM 17, warp 0; SM clock 1.755 GHz, measured" in info.note
+    assert info.note.startswith("block 0 on SM 17, warp 0; with timers 103 us")
+    assert "SM clock 1.755 GHz, measured" in info.note
     assert "with timers 103 us, without 100 us (+3 %, medians of 4 rounds each)" in info.note
     assert made.figures["timed_ms"].provenance == "measured"
     report = with_warps(cuda.report(), made)

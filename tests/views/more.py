@@ -5,6 +5,7 @@ comparison, and points that were tried.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 from tests.views.fixture import H200, fragment_info, load, shared_info
 from tilebench.layouts import atoms
@@ -61,6 +62,32 @@ def measured() -> TimelineInfo:
         for b in load().timelines[0].bars
     )
     return TimelineInfo("measured", bars, load().timelines[0].arrows, "timers in the kernel", device=H200)
+
+
+TIMED: tuple[tuple[str, str, str, int, Literal["work", "wait", "issue"]], ...] = (
+    ("copy", "op1", "copy", 6, "issue"),
+    ("copy", "op1", "wait for copies", 6, "wait"),
+    ("tensor cores", "op3", "gemm", 8, "work"),
+)
+
+
+def timed(provenance: Literal["measured", "simulated"] = "measured") -> Report:
+    """The fixture with two timed warps: waits, work that is only started, products that overlap, an arrow."""
+    last = max(b.end_us for b in load().timelines[0].bars)
+    bars: list[TimelineBar] = []
+    for warp in (0, 1):
+        for k in range(4):
+            at = last * (0.2 * k + 0.01 * warp)
+            ends = (0.0, 0.02, 0.1, 0.34)
+            for n, (lane, op, label, line, kind) in enumerate(TIMED):
+                start, end = at + ends[n] * last, at + ends[n + 1] * last
+                bars.append(TimelineBar(lane, op, label, start, end, k, "steady", line, kind, warp))
+    bars = [replace(b, start_us=round(b.start_us, 3), end_us=round(b.end_us, 3)) for b in bars]
+    info = TimelineInfo(
+        provenance, tuple(bars), ((0, 1), (12, 13)), "block 0 on SM 3, warps 0, 1", device=H200,
+        unit="us" if provenance == "measured" else "steps", warps=(0, 1), total_us=97.3,
+    )  # fmt: skip
+    return replace(load(), timelines=(predicted(), info))
 
 
 def with_history() -> Report:

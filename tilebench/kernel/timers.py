@@ -240,7 +240,7 @@ def summed(kernel: Kernel, twin: Kernel, taken: Taken, predicted: TimelineInfo |
     drawn = measured.drawn(taken.last, _setting(kernel, lowered, rate, "us", predicted))
     with_, without = twin.executable.built, kernel.executable.built
     cost = _cost_text(taken.times, taken.timed)
-    note = f"block {taken.block} on SM {taken.last[0].sm}, {_warps(drawn)}; {said}; {cost}"
+    note = f"block {taken.block} on SM {taken.last[0].sm}, {_warps(drawn)}; {cost}{said}; "
     note += (
         f"{with_.registers} registers a thread with timers, {without.registers} without{_lost(taken.last)}"
     )

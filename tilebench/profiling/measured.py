@@ -31,7 +31,7 @@ from tilebench.ir.timers import TimerSite
 from tilebench.ops.copy import Copy
 from tilebench.ops.gemm import Gemm
 from tilebench.profiling import timeline
-from tilebench.profiling.picture import PRODUCER, TENSOR, place_of
+from tilebench.profiling.picture import PRODUCER, STORES, TENSOR, place_of
 from tilebench.profiling.stamps import Stretch, WarpStamps
 from tilebench.profiling.timeline import Names, Phase
 from tilebench.report import TimelineBar, TimelineInfo
@@ -206,9 +206,10 @@ class _Warp:
                 self.tile, self.counts = s.tile, {}
             match site.what, site.stmt:
                 case "work", stmt:
-                    ident, label, line = self.named(stmt)
-                    turn = self.turn(ident, ident)
-                    self.bar(self.lane(ident, stmt), (ident, label, line), s, turn)
+                    name = self.named(stmt)
+                    lane = self.lane(name[0], stmt)
+                    turn = self.turn((name[0], lane == STORES), name[0])
+                    self.bar(lane, name, s, turn, "issue" if lane == STORES else "work")
                 case "fill", Produce() as stmt:
                     self.fill(s, stmt)
                 case "issue", Issue() as stmt if stmt.token.kind == "wgmma":
@@ -238,12 +239,12 @@ class _Warp:
     def lane(self, ident: str, stmt: Stmt) -> str:
         known = self.lanes.get(ident)
         if self.setting.specialised:
-            return known if known == "stores" else self.group
+            leaves = isinstance(stmt, Copy) and _scopes(stmt) == ("shared", "global")
+            return STORES if leaves else self.group
         if known is not None:
             return known
         if isinstance(stmt, Copy):
-            far = "global" in (stmt.source.buffer.scope, stmt.destination.buffer.scope)
-            return "copy" if far else "ALU"
+            return "copy" if "global" in _scopes(stmt) else "ALU"
         return TENSOR if isinstance(stmt, Gemm) else "ALU"
 
     def bar(
@@ -313,6 +314,10 @@ class _Warp:
                 last = ((ident, "wait for the product", line), turn)
         if last is not None:
             self.bar(self.group, last[0], s, last[1], "wait")
+
+
+def _scopes(copy: Copy) -> tuple[str, str]:
+    return copy.source.buffer.scope, copy.destination.buffer.scope
 
 
 def _ops(issue: Issue) -> list[TileOp]:

@@ -1,31 +1,55 @@
-// One block over time: bars by lane, bands by phase, dependences as arrows; a measured block is laid under the predicted one.
+// One block over time: bars by lane, bands by phase, dependences as arrows; a measured block is laid under the predicted one, on the
+// same axis. A simulated one counts steps, so it has a chart of its own. What is only waiting is hollow, what is only started is flat.
 // What a launch takes is a sum of such blocks, and the sum is shown. A stretch in the middle of a long loop is left out, with its length.
 import { h, button, choice, number, lit, table, empty } from "./kit.js";
+import { chromeTrace, pack, shown, warpChoices } from "./rows.js";
 
 export const PHASES = { prologue: "#c9b3e6", steady: "#8ecae6", epilogue: "#ffcf8a", "": "#c4cbd2" };
-const WIDE = 960, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, GAP = 8, BREAK = 46, MOST = 64;
+/** What a bar is, where it is not work. */
+const KINDS = { wait: ", waiting", issue: ", started here" };
+const WIDE = 960, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, SLIM = 13, GAP = 8, BREAK = 46, MOST = 64;
 
 /** The timeline tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
   const all = state.report.timelines.filter((t) => t.bars.length), own = (state.timeline ??= {});
-  const predicted = all.find((t) => t.provenance !== "measured"), measured = all.find((t) => t.provenance === "measured");
-  const shown = () => (own.which === "predicted" && predicted ? [predicted] : own.which === "measured" && measured ? [measured] : [predicted, measured].filter(Boolean));
-  const box = h("div", {});
-  let end = () => {};
-  const show = () => { end(); empty(box); end = chart(box, shown(), state, act); };
-  if (predicted && measured) {
-    el.append(h("div", { class: "tb-tools" }, choice("show", [["both", "both, overlaid"], ["predicted", "predicted"], ["measured", "measured"]], own.which ?? "both", (v) => { own.which = v; show(); })));
+  const predicted = all.find((t) => t.provenance === "predicted"), timed = all.find((t) => t.provenance !== "predicted");
+  const one = (t) => t && own.which === t.provenance;
+  const charts = () => {
+    if (one(predicted) || one(timed)) return [[one(predicted) ? predicted : timed]];
+    const both = [predicted, timed].filter(Boolean);
+    return unit(predicted ?? timed) === unit(timed ?? predicted) ? [both] : both.map((t) => [t]);
+  };
+  const box = h("div", {}), tools = h("div", { class: "tb-tools" });
+  /** @type {(() => void)[]} */ let ends = [];
+  const show = () => {
+    ends.forEach((end) => end());
+    empty(box);
+    ends = charts().map((infos, k) => { const part = h("div", {}); box.append(part); return chart(part, infos, state, act, k === 0); });
+  };
+  if (predicted && timed) {
+    const together = unit(predicted) === unit(timed) ? "both, overlaid" : "both";
+    tools.append(choice("show", [["both", together], ["predicted", "predicted"], [timed.provenance, timed.provenance]], own.which ?? "both", (v) => { own.which = v; show(); }));
   }
+  const warps = timed ? warpChoices(timed) : [];
+  if (warps.length) {
+    own.warp ??= warps[0];
+    tools.append(choice("warp", [...warps.map((w) => [String(w), `${w} of each role`]), ["all", "all"]], own.warp === null ? "all" : String(own.warp), (v) => { own.warp = v === "all" ? null : Number(v); show(); }));
+  }
+  if (tools.firstChild) el.append(tools);
   el.append(box);
   show();
-  return () => end();
+  return () => ends.forEach((end) => end());
 }
+
+/** The unit of a timeline's times. @param {any} info */
+const unit = (info) => info?.unit ?? "us";
 
 /** The place of a time on the axis, cuts taken out and each drawn as a gap of BREAK pixels. */
 class Axis {
   constructor(infos) {
     this.end = Math.max(...infos.flatMap((t) => t.bars.map((b) => b.end_us)), 1e-6);
     this.cuts = infos.length === 1 ? infos[0].cuts ?? [] : both(infos);
+    this.unit = unit(infos[0]);
     this.hidden = this.cuts.reduce((sum, [a, b]) => sum + b - a, 0);
     this.span = this.end - this.hidden;
     this.zoom = 1;
@@ -77,29 +101,45 @@ function both(infos) {
   return one.flatMap(([a, b]) => two.map(([c, d]) => [Math.max(a, c), Math.min(b, d)])).filter(([a, b]) => a < b);
 }
 
-function chart(el, infos, state, act) {
-  const own = state.timeline, axis = new Axis(infos);
+function chart(el, infos, state, act, first = true) {
+  const own = (state.timeline[infos.map((t) => t.provenance).join()] ??= {}), axis = new Axis(infos);
   axis.zoom = own.zoom ?? 1;
   axis.from = own.from ?? 0;
   const lanes = [...new Set(infos.flatMap((t) => t.bars.map((b) => b.lane)))];
-  const rows = infos.length, laneHeight = rows * BAR + (rows - 1) * 2 + GAP, height = HEAD + lanes.length * laneHeight + FOOT;
-  const top = (lane, row) => HEAD + lanes.indexOf(lane) * laneHeight + row * (BAR + 2) + GAP / 2;
-  const bars = infos.flatMap((info, row) => info.bars.map((bar, k) => ({ bar, info, row, k })));
+  const bars = infos.flatMap((info, row) => shown(info, state.timeline.warp ?? null).map(({ bar, k }) => ({ bar, info, row, k, sub: 0 })));
+  const at = infos.map((info) => new Map(bars.map((item, n) => [item, n]).filter(([item]) => item.info === info).map(([item, n]) => [item.k, n])));
+  // a lane has a row for each timeline, as many lines high as its bars overlap
+  let y = HEAD;
+  const places = new Map(lanes.map((lane) => {
+    const start = y;
+    const rows = infos.map((info, row) => {
+      const mine = bars.filter((item) => item.row === row && item.bar.lane === lane), { rows: subs, count } = pack(mine.map((item) => item.bar));
+      mine.forEach((item, k) => { item.sub = subs[k]; });
+      const line = count > 1 ? SLIM : BAR, place = { top: y + GAP / 2, line, height: count * line };
+      y += place.height + 2;
+      return place;
+    });
+    y += GAP - 2;
+    return [lane, { start, end: y, rows }];
+  }));
+  const height = y + FOOT;
+  const place = (item) => { const p = places.get(item.bar.lane).rows[item.row]; return { y: p.top + item.sub * p.line, height: p.line - (p.line === BAR ? 0 : 1) }; };
   const order = bars.map((_, k) => k).sort((a, b) => bars[a].bar.start_us - bars[b].bar.start_us || bars[a].row - bars[b].row);
   const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover a bar, or focus the chart: arrows move, Enter pins, + and - zoom, 0 shows all");
-  const svg = h("svg", { class: "tb-svg tb-time", viewBox: `0 0 ${WIDE} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": infos.map((t) => `${t.provenance} timeline of ${t.bars.length} bars`).join(" and ") });
+  const svg = h("svg", { class: "tb-svg tb-time", viewBox: `0 0 ${WIDE} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": infos.map((t, row) => `${t.provenance} timeline of ${bars.filter((b) => b.row === row).length} bars`).join(" and ") });
   let cursor = -1;
   /** @type {any[]} */ let rects = [];
   /** @type {any[]} */ let arrows = [];
+  const U = axis.unit, timedWord = infos[1]?.provenance ?? "";
   const sel = ({ bar }) => ({ op: bar.op || undefined, line: bar.line || undefined, step: bar.iteration >= 0 ? bar.iteration : undefined });
   const origin = (t) => `${t.provenance}${t.device ? (t.provenance === "measured" ? ` on ${t.device}` : `: ${t.device}`) : ""}`;
-  const words = ({ bar, info }) => `${bar.label}${bar.iteration >= 0 ? ` of iteration ${bar.iteration}` : ""} on ${bar.lane}: ${number(bar.start_us)} to ${number(bar.end_us)} us, ${number(bar.end_us - bar.start_us)} us${bar.phase ? `, ${bar.phase}` : ""}${bar.line ? `, line ${bar.line}` : ""} (${origin(info)})`;
+  const words = ({ bar, info }) => `${bar.label}${bar.iteration >= 0 ? ` of iteration ${bar.iteration}` : ""} on ${bar.lane}: ${number(bar.start_us)} to ${number(bar.end_us)} ${U}, ${number(bar.end_us - bar.start_us)} ${U}${KINDS[bar.kind] ?? ""}${bar.warp >= 0 ? `, warp ${bar.warp}` : ""}${bar.phase ? `, ${bar.phase}` : ""}${bar.line ? `, line ${bar.line}` : ""} (${origin(info)})`;
 
   function paint() {
     own.zoom = axis.zoom;
     own.from = axis.from;
     empty(svg);
-    const bottom = HEAD + lanes.length * laneHeight;
+    const bottom = y;
     for (const { phase, from, to } of bands(infos[0], axis.cuts)) {
       const a = Math.max(LEFT, axis.x(from)), b = Math.min(WIDE - RIGHT, axis.x(to));
       if (b <= a) continue;
@@ -110,7 +150,7 @@ function chart(el, infos, state, act) {
       svg.append(h("line", { x1: x, x2: x, y1: HEAD - 3, y2: bottom, class: "tb-rule" }));
       svg.append(h("text", { x, y: height - 8, "text-anchor": "middle", class: "tb-label" }, number(Number(t.toPrecision(6)))));
     }
-    svg.append(h("text", { x: LEFT - 8, y: height - 8, "text-anchor": "end", class: "tb-label" }, "us"));
+    svg.append(h("text", { x: LEFT - 8, y: height - 8, "text-anchor": "end", class: "tb-label" }, U));
     rects = bars.map((item, k) => bar(item, k));
     arrows = infos.flatMap((info, row) => info.arrows.map(([a, b]) => arrow(info, row, a, b)));
     for (const [a, b] of axis.cuts) {
@@ -118,38 +158,40 @@ function chart(el, infos, state, act) {
       if (x1 - x0 < 4) continue;
       svg.append(h("rect", { x: x0, y: HEAD - 3, width: x1 - x0, height: bottom - HEAD + 3, class: "tb-cut" }));
       svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 - 4, "text-anchor": "middle", class: "tb-label" }, "⋯"));
-      svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 + 12, "text-anchor": "middle", class: "tb-label" }, `${number(b - a)} us`));
+      svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 + 12, "text-anchor": "middle", class: U === "us" ? "tb-label" : "tb-label tb-under" }, `${number(b - a)} ${U}`));
     }
     lanes.forEach((lane) => {
-      svg.append(h("rect", { x: 0, y: top(lane, 0) - GAP / 2, width: LEFT - 2, height: laneHeight, class: "tb-gutter" }));
-      svg.append(h("text", { x: LEFT - 8, y: top(lane, 0) + (rows === 1 ? 14 : 12), "text-anchor": "end", class: "tb-label" }, lane.length > 15 ? `${lane.slice(0, 14)}…` : lane));
-      if (rows > 1) svg.append(h("text", { x: LEFT - 8, y: top(lane, 1) + 13, "text-anchor": "end", class: "tb-label tb-under" }, "measured"));
-      svg.append(h("line", { x1: 0, x2: WIDE - RIGHT, y1: top(lane, 0) + laneHeight - GAP / 2, y2: top(lane, 0) + laneHeight - GAP / 2, class: "tb-rule" }));
+      const { start, end, rows } = places.get(lane);
+      svg.append(h("rect", { x: 0, y: start, width: LEFT - 2, height: end - start, class: "tb-gutter" }));
+      svg.append(h("text", { x: LEFT - 8, y: rows[0].top + (rows.length === 1 ? 14 : 12), "text-anchor": "end", class: "tb-label" }, lane.length > 15 ? `${lane.slice(0, 14)}…` : lane));
+      if (rows.length > 1 && infos[1].bars.some((b) => b.lane === lane)) svg.append(h("text", { x: LEFT - 8, y: rows[1].top + 13, "text-anchor": "end", class: "tb-label tb-under" }, timedWord));
+      svg.append(h("line", { x1: 0, x2: WIDE - RIGHT, y1: end, y2: end, class: "tb-rule" }));
     });
     light();
   }
 
   function bar(item, k) {
-    const { bar: b, row, info } = item;
+    const { bar: b, info } = item, kind = b.kind ?? "work";
     const left = Math.max(LEFT, axis.x(b.start_us)), right = Math.min(WIDE - RIGHT, axis.x(b.end_us));
     if (right < LEFT || left > WIDE - RIGHT) return null;
-    const width = Math.max(1.5, right - left), y = top(b.lane, row);
-    const rect = h("rect", { x: left, y, width, height: BAR, class: info.provenance === "measured" ? "tb-bar tb-real" : "tb-bar", fill: PHASES[b.phase] ?? PHASES[""], on: {
+    const width = Math.max(1.5, right - left), p = place(item), flat = kind === "issue" ? Math.round(p.height / 2) : 0;
+    const rect = h("rect", { x: left, y: p.y + flat, width, height: p.height - flat, class: `tb-bar${info.provenance === "predicted" ? "" : " tb-real"}${kind === "wait" ? " tb-waiting" : ""}`, fill: PHASES[b.phase] ?? PHASES[""], on: {
       pointerenter: () => point(k), pointerleave: () => act.hover(null), click: (event) => { cursor = k; act.pin(sel(item), event.shiftKey); },
     } });
     svg.append(rect);
     const short = b.iteration >= 0 ? String(b.iteration) : "", label = b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label;
-    const text = [label, short].find((t) => t && width > t.length * 7 + 6);
-    if (text) svg.append(h("text", { x: left + width / 2, y: y + 14, "text-anchor": "middle", class: "tb-inbar" }, text));
+    const text = flat ? undefined : [label, short].find((t) => t && width > t.length * 7 + 6);
+    if (text) svg.append(h("text", { x: left + width / 2, y: p.y + p.height / 2 + 4, "text-anchor": "middle", class: kind === "wait" ? "tb-label tb-inwait" : "tb-inbar" }, text));
     return rect;
   }
 
   function arrow(info, row, a, b) {
-    const one = info.bars[a], two = info.bars[b];
-    if (!one || !two) return null;
-    const xa = axis.x(one.end_us), xb = axis.x(two.start_us), mid = (xa + xb) / 2;
+    const first = bars[at[row].get(a)], second = bars[at[row].get(b)];
+    if (!first || !second) return null;
+    const one = first.bar, two = second.bar, pa = place(first), pb = place(second);
+    const xa = axis.x(one.end_us), xb = axis.x(two.kind === "wait" ? two.end_us : two.start_us), mid = (xa + xb) / 2;
     if (xb < LEFT || xa > WIDE - RIGHT || xa < LEFT) return null;
-    const ya = top(one.lane, row) + BAR / 2, yb = top(two.lane, row) + BAR / 2;
+    const ya = pa.y + pa.height / 2, yb = pb.y + pb.height / 2;
     const path = h("path", { d: `M${xa},${ya} C${mid},${ya} ${mid},${yb} ${xb},${yb}`, class: "tb-arrow" });
     svg.append(path);
     return path;
@@ -186,8 +228,8 @@ function chart(el, infos, state, act) {
     const at = order.indexOf(cursor), moves = { ArrowRight: 1, ArrowLeft: -1 };
     if (event.key in moves) reveal(order[Math.max(0, Math.min(order.length - 1, at + moves[event.key]))]);
     else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-      const from = bars[Math.max(0, cursor)], flat = lanes.indexOf(from.bar.lane) * rows + from.row + (event.key === "ArrowDown" ? 1 : -1);
-      const near = bars.map((item, k) => ({ k, d: Math.abs(item.bar.start_us - from.bar.start_us), flat: lanes.indexOf(item.bar.lane) * rows + item.row })).filter((c) => c.flat === flat).sort((p, q) => p.d - q.d)[0];
+      const from = bars[Math.max(0, cursor)], flat = lanes.indexOf(from.bar.lane) * infos.length + from.row + (event.key === "ArrowDown" ? 1 : -1);
+      const near = bars.map((item, k) => ({ k, d: Math.abs(item.bar.start_us - from.bar.start_us), flat: lanes.indexOf(item.bar.lane) * infos.length + item.row })).filter((c) => c.flat === flat).sort((p, q) => p.d - q.d)[0];
       if (near) reveal(near.k);
     } else if (event.key === "Home") reveal(order[0]);
     else if (event.key === "End") reveal(order[order.length - 1]);
@@ -224,21 +266,25 @@ function chart(el, infos, state, act) {
   const rest = bars.some((b) => !b.bar.phase);
   const legend = h("p", { class: "tb-legend" },
     ...[...phases.map((p) => [p, p]), ...(rest ? [["", phases.length ? "outside the loop" : "no pipeline"]] : [])].map(([p, text]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: PHASES[p] } }), text)),
+    infos.length > 1 ? h("span", {}, `upper row ${infos[0].provenance}, lower row ${timedWord}`) : null,
+    bars.some((item) => item.bar.kind === "wait") ? h("span", { class: "tb-swatch" }, h("i", { class: "tb-hollow" }), "waiting") : null,
+    bars.some((item) => item.bar.kind === "issue") ? h("span", { class: "tb-swatch" }, h("i", { class: "tb-flat" }), "started, goes on behind the bar") : null,
     infos.some((t) => t.arrows.length) ? h("span", {}, "⟶ waits for") : null);
   const list = h("div", { hidden: true });
   const toggle = button("table", () => { list.hidden = !list.hidden; toggle.setAttribute("aria-expanded", String(!list.hidden)); if (!list.hidden && !list.firstChild) fill(); }, "the bars as a table");
   toggle.setAttribute("aria-expanded", "false");
   function fill() {
-    const rowsOf = order.slice(0, 400).map((k) => { const { bar: b, info } = bars[k]; return [button(b.label, () => reveal(k), "show this bar"), b.lane, b.iteration >= 0 ? b.iteration : "–", b.phase || "–", number(b.start_us), number(b.end_us - b.start_us), b.line || "–", info.provenance]; });
-    list.append(h("div", { class: "tb-scroll tb-tall" }, table(["op", "lane", "iteration", "phase", "start, us", "takes, us", "line", "source"], rowsOf, bars.length > 400 ? `the first 400 of ${bars.length} bars` : undefined)));
+    const warped = bars.some((item) => item.bar.warp >= 0);
+    const rowsOf = order.slice(0, 400).map((k) => { const { bar: b, info } = bars[k]; return [button(b.label, () => reveal(k), "show this bar"), b.lane, b.iteration >= 0 ? b.iteration : "–", b.phase || "–", number(b.start_us), number(b.end_us - b.start_us), b.line || "–", ...(warped ? [b.warp >= 0 ? b.warp : "–"] : []), `${info.provenance}${KINDS[b.kind] ?? ""}`]; });
+    list.append(h("div", { class: "tb-scroll tb-tall" }, table(["op", "lane", "iteration", "phase", `start, ${U}`, `takes, ${U}`, "line", ...(warped ? ["warp"] : []), "source"], rowsOf, bars.length > 400 ? `the first 400 of ${bars.length} bars` : undefined)));
   }
   el.append(
     ...infos.map((t) => h("p", { class: "tb-head" }, h("strong", {}, t.provenance), t.note ? `: ${t.note}` : "")),
-    ...[chosen(state.report)].filter(Boolean),
+    ...[first ? chosen(state.report) : null].filter(Boolean),
     h("div", { class: "tb-tools" }, legend,
       button("zoom in", () => { axis.look(1.5); paint(); }), button("zoom out", () => { axis.look(1 / 1.5); paint(); }),
       button("earlier", () => { axis.move(-240); paint(); }), button("later", () => { axis.move(240); paint(); }), button("all", () => { axis.zoom = 1; axis.from = 0; paint(); }),
-      toggle, button("export trace", () => download(state.report), "a file for Perfetto (ui.perfetto.dev) or chrome://tracing; nothing leaves this page")),
+      toggle, first ? button("export trace", () => download(state.report), "a file for Perfetto (ui.perfetto.dev) or chrome://tracing; nothing leaves this page") : null),
     h("div", { class: "tb-wide" }, svg), status, list, ...infos.filter((t) => (t.terms ?? []).length).map((t) => sum(t, infos)));
   paint();
   return act.watch(light);
@@ -278,23 +324,7 @@ function sum(info, infos) {
   rows.push([h("b", {}, "the whole launch"), "", "", h("b", {}, number(info.total_us))]);
   const other = infos.find((t) => t !== info);
   return h("div", {}, table(["what", "times", "us each", "us"], rows, `time of the launch, ${info.provenance}${info.device ? `: ${info.device}` : ""}`),
-    other && other.total_us ? h("p", { class: "tb-why" }, `the other one, ${other.provenance}: ${number(other.total_us)} us`) : null);
-}
-
-/** Chrome's trace format: one complete event a bar; a process for each provenance, a thread for each lane. @param {any} report */
-export function chromeTrace(report) {
-  const events = [];
-  report.timelines.forEach((info, pid) => {
-    const lanes = [...new Set(info.bars.map((b) => b.lane))];
-    events.push({ ph: "M", name: "process_name", pid, args: { name: `${report.name}: ${info.provenance}${info.device ? `, ${info.device}` : ""}` } });
-    lanes.forEach((lane, tid) => events.push({ ph: "M", name: "thread_name", pid, tid, args: { name: lane } }));
-    info.bars.forEach((b) => events.push({ ph: "X", cat: b.phase || "straight", name: b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label, pid, tid: lanes.indexOf(b.lane), ts: b.start_us, dur: b.end_us - b.start_us, args: { op: b.op, iteration: b.iteration, line: b.line } }));
-    info.arrows.forEach(([a, b], id) => {
-      const flow = (ph, bar, ts, more) => ({ ph, cat: "dependence", name: "waits for", id: pid * 100000 + id, pid, tid: lanes.indexOf(bar.lane), ts, ...more });
-      events.push(flow("s", info.bars[a], info.bars[a].end_us), flow("f", info.bars[b], info.bars[b].start_us, { bp: "e" }));
-    });
-  });
-  return { displayTimeUnit: "ns", traceEvents: events, otherData: { kernel: report.name, target: report.target } };
+    other && other.total_us ? h("p", { class: "tb-why" }, `the whole launch, ${other.provenance}${other.device ? ` on ${other.device}` : ""}: ${number(other.total_us)} us`) : null);
 }
 
 function download(report) {
