@@ -420,6 +420,25 @@ def from_function(shape: Sequence[int], function: Callable[..., Any], bits: int)
     return recognised(SharedLayout(shape, bits, table=offsets.reshape(shape).astype(np.int32)))
 
 
+def reread(layout: SharedLayout, shape: Sequence[int], bits: int) -> SharedLayout | None:
+    """The layout under which the same memory holds the tile read row-major with another shape and element
+    width; None where wider elements would lie in pieces.
+
+    bits: of an element, at least 8, as are the layout's.
+    """
+    offsets = layout.offsets().ravel()
+    if bits <= layout.itemsize_bits:
+        parts = layout.itemsize_bits // bits
+        places = (offsets[:, None] * parts + np.arange(parts)).ravel()
+    else:
+        parts = bits // layout.itemsize_bits
+        groups = offsets.reshape(-1, parts)
+        if (groups[:, :1] % parts).any() or (groups != groups[:, :1] + np.arange(parts)).any():
+            return None
+        places = groups[:, 0] // parts
+    return recognised(SharedLayout(tuple(shape), bits, table=places.reshape(tuple(shape)).astype(np.int32)))
+
+
 def recognised(layout: SharedLayout) -> SharedLayout:
     """The same offsets as strides or a hardware swizzle, when they are that; else the layout itself."""
     table = layout.offsets()

@@ -29,6 +29,7 @@ from tilebench.layouts import (
     fragment_offsets,
     from_function,
     padded,
+    reread,
     row_major,
     swizzled,
     widest_vector,
@@ -297,6 +298,8 @@ class _Placer:
 
     def _shared(self, wishes: list[tuple[Buffer, AnyLayout, Reason]]) -> None:
         viewed = {_root(b) for b in self.buffers if b.view_of is not None}
+        for root in viewed:
+            self._views(root)
         for buffer in self.buffers:
             if buffer.scope != "shared" or buffer in self.layouts:
                 continue
@@ -318,6 +321,35 @@ class _Placer:
                 continue
             layout, reason = self._fewest_conflicts(buffer, bits)
             self._fix(buffer, layout, reason)
+
+    def _views(self, root: Buffer) -> None:
+        """A layout that a shared tile or one of its views was given holds for the others too."""
+        family = [b for b in self.buffers if b.scope == "shared" and _root(b) is root]
+        given = next((b for b in family if b in self.layouts), None)
+        if given is None:
+            return
+        layout = self.layouts[given]
+        assert isinstance(layout, SharedLayout), "shared tiles have shared layouts"
+        for buffer in family:
+            shape, bits = buffer.static_shape or (1,), max(8, buffer.dtype.bits)
+            same = layout if buffer is given else reread(layout, shape, bits)
+            if same is None:
+                raise LayoutError(
+                    "TB309",
+                    f"the layout of {given.name} takes elements of {buffer.name} apart",
+                    at=given.loc,
+                    why=f"{buffer.name} reads the same memory in elements of {bits} bits",
+                    fix=f"give {given.name} a layout that keeps {bits // 8} bytes together, or leave it out",
+                )
+            why = Reason(f"the same memory as {given.name}", buffer.loc, of=given.name)
+            if not self._fix(buffer, same, why) and self.layouts[buffer] != same:
+                raise LayoutError(
+                    "TB309",
+                    f"{given.name} and {buffer.name} are one memory and have different layouts",
+                    at=buffer.loc or given.loc,
+                    why="a view reads the bytes where the other wrote them",
+                    fix="give a layout to one of them",
+                )
 
     def _fewest_conflicts(self, buffer: Buffer, bits: int) -> tuple[SharedLayout, Reason]:
         shape = buffer.static_shape
