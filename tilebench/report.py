@@ -621,6 +621,35 @@ class RoleInfo:
 
 
 @dataclass(frozen=True)
+class ClaimInfo:
+    """One thing that an exercise looked at. passed: None where it was not looked at.
+
+    saw, means, where, look: what was seen, what that means, the place in words, what to look at next; line,
+    step, element: the place as numbers (0, None, () where there is none).
+    """
+
+    claim: str
+    passed: bool | None
+    saw: str = ""
+    means: str = ""
+    where: str = ""
+    look: str = ""
+    line: int = 0
+    step: int | None = None
+    element: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExerciseInfo:
+    """An exercise with what was found in an answer. hints: from a nudge to nearly the answer."""
+
+    name: str
+    title: str
+    claims: tuple[ClaimInfo, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """All of it. id: the kernel's identity on the selection bus (hash of its source and configuration)."""
 
@@ -656,6 +685,7 @@ class Report:
     """compile_ms, run_ms, flops, bytes, nvrtc_ms ... by name."""
     traces: tuple[Trace, ...] = ()
     """Recorded runs of a block, for time travel."""
+    exercise: ExerciseInfo | None = None
     schedule: tuple[str, ...] = ()
     """What the compiler chose for the kernel as a whole, a sentence each: who copies, what overlaps ..."""
 

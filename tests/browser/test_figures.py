@@ -515,3 +515,36 @@ def test_in_a_narrow_cell_of_a_wide_window_tables_stand_below_the_pictures(page:
     table = page.locator(".tb-panel .tb-table").first.bounding_box()
     assert table["y"] > grid["y"] + grid["height"]
     assert table["x"] + table["width"] <= 480
+
+
+# ------------------------------------------------------------------ exercise
+
+
+def test_a_claim_leads_to_its_line_its_step_and_its_element_and_hints_come_one_by_one(page: Any) -> None:
+    mount(page, everything(), ("exercise", "step"))
+    tab(page, "exercise")
+    claims = page.locator(".tb-panel .tb-claims li")
+    assert [claims.nth(k).locator("b").inner_text() for k in range(3)] == [
+        "✓ holds", "✖ does not hold", "– not looked at",
+    ]  # fmt: skip
+    assert "the accumulator kept what was in it" in claims.nth(1).inner_text()
+    claims.nth(1).get_by_role("button", name="step 4").click()
+    sel = page.evaluate(SEL)
+    assert (sel["line"], sel["step"], sel["buffer"], sel["coord"]) == (12, 4, "C", [4, 67])
+    assert "tb-lit" in claims.nth(1).get_attribute("class")
+    tab(page, "time travel")
+    assert status(page).startswith("step 4 / 6")
+    tab(page, "exercise")
+    hints = page.locator(".tb-panel .tb-hints p")
+    assert hints.count() == 0
+    page.get_by_role("button", name="hint", exact=True).click()
+    assert hints.all_inner_texts() == ["hint 1 of 2: What does C_local hold before the first product?"]
+    page.get_by_role("button", name="next hint").click()
+    assert hints.count() == 2
+    assert not page.get_by_role("button", name="next hint").is_visible()
+    page.locator(".tb-claims").focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    assert status(page).startswith(
+        "does not hold: every element of C is the product's; seen: C[4, 67] is 3.5"
+    )

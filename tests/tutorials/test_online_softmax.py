@@ -194,6 +194,8 @@ def test_the_failing_run_can_be_stepped_through_and_is_wrong_where_the_check_say
     found = check(program(edited(RUNNING, (UPDATE, "l[i] = l[i] + row[i]"))), "t06.q1")
     [wrong] = [o for o in found.outcomes if o.passed is False]
     recording = found.replay()
+    assert recording.report.exercise == found.info()
+    assert [c.passed for c in recording.report.exercise.claims] == [o.passed for o in found.outcomes]
     first = recording.first_wrong()
     assert first is not None
     assert first >= wrong.step

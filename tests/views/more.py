@@ -11,7 +11,9 @@ from tests.views.fixture import H200, fragment_info, load, shared_info
 from tilebench.layouts import atoms
 from tilebench.layouts.shared import row_major
 from tilebench.report import (
+    ClaimInfo,
     CodeText,
+    ExerciseInfo,
     Figure,
     Report,
     Resources,
@@ -192,9 +194,37 @@ def sliding() -> Report:
     return replace(with_history(), whatif=info, diffs=(), findings=(), compare=compared().compare)
 
 
+def examined() -> ExerciseInfo:
+    """An exercise with a claim that holds, one that does not, and one that was not looked at."""
+    return ExerciseInfo(
+        "t00.q1",
+        "The product of two matrices",
+        (
+            ClaimInfo("the program compiles and runs", True, "4 x 4 blocks"),
+            ClaimInfo(
+                "every element of C is the product's",
+                False,
+                "C[4, 67] is 3.5 where 2.25 is right",
+                "the accumulator kept what was in it",
+                "line 12, step 4, row 4, column 67",
+                "T.clear, and when it is called",
+                12,
+                4,
+                (4, 67),
+            ),
+            ClaimInfo("C is written once", None, "the values are wrong"),
+        ),
+        ("What does C_local hold before the first product?", "T.clear(C_local) goes before the loop."),
+    )
+
+
 def everything() -> Report:
     """A report with data for every view."""
     base = with_history()
     return replace(
-        base, timelines=(predicted(), measured()), compare=compared().compare, whatif=sliding().whatif
+        base,
+        timelines=(predicted(), measured()),
+        compare=compared().compare,
+        whatif=sliding().whatif,
+        exercise=examined(),
     )

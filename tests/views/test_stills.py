@@ -16,7 +16,7 @@ from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
 from tilebench.codec import to_json
 from tilebench.report import REPORT_MIME, CodeText, Delta, Figure, Report, from_json
-from tilebench.views import Board, Comparison, page, smem, timeline, warps, whatif, whole
+from tilebench.views import Board, Comparison, exercise, page, smem, timeline, warps, whatif, whole
 from tilebench.views.base import Still, figure_text
 from tilebench.views.board import WIDGET_MIME
 from tilebench.views.code import shortened
@@ -302,3 +302,17 @@ def test_times_are_judged_only_as_medians_that_lie_apart() -> None:
     assert (apart.change, apart.verdict) == ("-66.7 %", "better")
     assert delta(timed(1.0, 20), timed(1.05, 20)).change == "+5 %, within the spread"
     assert delta(timed(1.0, 20), timed(1.05, 20)).verdict == ""
+
+
+def test_an_exercise_reads_without_a_page() -> None:
+    report = everything()
+    still = exercise.still(report)
+    assert still is not None
+    assert_picture(still)
+    assert still.alt.startswith("t00.q1 The product of two matrices: 1 of 3 claims hold; every element of C")
+    table = exercise.html(report)
+    assert "✖ does not hold" in table
+    assert "that means: the accumulator kept what was in it" in table
+    assert exercise.html(load()) == ""
+    assert exercise.still(load()) is None
+    assert "t00.q1" in whole.html(report)

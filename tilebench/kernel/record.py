@@ -141,7 +141,8 @@ class Recording:
         from tilebench.views import Board
 
         del include, exclude
-        return Board(self.report, ("step",))._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        views = ("step", "exercise") if self.report.exercise is not None else ("step",)
+        return Board(self.report, views)._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
 
     def __repr__(self) -> str:
         from tilebench.views import step

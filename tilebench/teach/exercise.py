@@ -53,7 +53,7 @@ def check(answer: Any, exercise: str) -> Checked:
         waiting = Outcome(
             "there is an answer", False, "no-answer", "None", "no answer yet", look="the text above"
         )
-        return Checked(found.name, found.title, (waiting,), len(found.hints))
+        return Checked(found.name, found.title, (waiting,), found.hints)
     again = None
     try:
         outcomes, again = found.examine(answer)
@@ -61,7 +61,7 @@ def check(answer: Any, exercise: str) -> Checked:
         outcomes = [of_error(error)]
     except Unmet as unmet:
         outcomes = [unmet.outcome]
-    return Checked(found.name, found.title, tuple(outcomes), len(found.hints), again)
+    return Checked(found.name, found.title, tuple(outcomes), found.hints, again)
 
 
 def of_error(error: TileError) -> Outcome:

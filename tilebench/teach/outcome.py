@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilebench.report import ClaimInfo, ExerciseInfo
 from tilebench.views.base import BAD, GOOD, QUIET, esc
 
 
@@ -52,13 +53,14 @@ def skipped(claim: str, why: str) -> Outcome:
 class Checked:
     """The outcomes of one exercise. Displays as a card; `replay()` steps through the first failing run.
 
-    hints: how many there are; again: makes that recording, None when there is nothing to replay.
+    hints: from a nudge to nearly the answer; again: makes that recording, None when there is nothing to
+    replay.
     """
 
     exercise: str
     title: str
     outcomes: tuple[Outcome, ...]
-    hints: int = 0
+    hints: tuple[str, ...] = ()
     again: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -72,10 +74,21 @@ class Checked:
         return tuple(o.kind for o in self.outcomes if o.passed is False)
 
     def replay(self) -> Any:
-        """The first failing run, recorded step by step. Raises ValueError when there is none."""
+        """The first failing run, recorded step by step, with what was found beside it. Raises ValueError when
+        there is none.
+        """
         if self.again is None:
             raise ValueError(f"{self.exercise}: no run to replay: {self._headline()}")
-        return self.again()
+        made = self.again()
+        return replace(made, report=replace(made.report, exercise=self.info()))
+
+    def info(self) -> ExerciseInfo:
+        """The same as data for the exercise view."""
+        claims = tuple(
+            ClaimInfo(o.claim, o.passed, o.saw, o.means, o.where, o.look, o.line, o.step, o.element)
+            for o in self.outcomes
+        )
+        return ExerciseInfo(self.exercise, self.title, claims, () if self.passed else self.hints)
 
     def data(self) -> Mapping[str, Any]:
         """Plain data for a grader: exercise, passed, and each outcome's fields."""
@@ -90,7 +103,11 @@ class Checked:
         return f"{good} of {len(self.outcomes)} hold" + (": done" if self.passed else "")
 
     def _hint(self) -> str:
-        return f"stuck? hint({self.exercise!r}, 1) of {self.hints}" if self.hints and not self.passed else ""
+        return (
+            f"stuck? hint({self.exercise!r}, 1) of {len(self.hints)}"
+            if self.hints and not self.passed
+            else ""
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.exercise} {self.title}: {self._headline()}"]

@@ -26,6 +26,7 @@ VIEW_MODULES = (
     "roofline",
     "compare",
     "step",
+    "exercise",
     "diff",
     "code",
     "passes",

@@ -13,6 +13,7 @@ from tilebench.views import (
     code,
     compare,
     diff,
+    exercise,
     findings,
     layout,
     passes,
@@ -52,6 +53,7 @@ STILLS: dict[str, Callable[[Report], Still | None]] = {
     "roofline": roofline.still,
     "compare": compare.still,
     "step": step.still,
+    "exercise": exercise.still,
     "diff": diff.still,
     "findings": findings.still,
 }
@@ -99,6 +101,8 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
         found += [("timeline", 3, partial(timeline.paint, info=t)) for t in report.timelines[:2]]
     if "step" in wanted:
         found += [("step", 3, partial(step.paint, trace=t)) for t in report.traces[:1] if t.steps]
+    if "exercise" in wanted and report.exercise is not None:
+        found.append(("exercise", 3, partial(exercise.paint, info=report.exercise)))
     if "roofline" in wanted and report.roofline is not None:
         found.append(("roofline", 2, partial(roofline.paint, info=report.roofline)))
     d = diff.shown(report)
@@ -187,7 +191,8 @@ def html(report: Report) -> str:
         f"<p><strong style='color:light-dark({colour},{ON_DARK[colour]})'>{esc(mark)}</strong> "
         f"<strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"
     ]
-    out += [summary.html(report), diff.html(report), step.html(report), findings.html(report)]
+    out += [summary.html(report), exercise.html(report), diff.html(report), step.html(report)]
+    out += [findings.html(report)]
     words = [layout.sentence(i) for i in layout.fragments(report)] + [
         smem.sentence(i) for i in smem.tiles(report)
     ]

@@ -9,6 +9,7 @@ import * as roofline from "./roofline.js";
 import * as compare from "./compare.js";
 import * as whatif from "./whatif.js";
 import * as step from "./step.js";
+import * as exercise from "./exercise.js";
 import * as diff from "./diff.js";
 import * as code from "./code.js";
 import * as passes from "./passes.js";
@@ -24,6 +25,7 @@ export const TABS = [
   ["roofline", "roofline", roofline, (r) => r.roofline !== null],
   ["compare", "changes", compare, (r) => compare.has(r) || whatif.has(r)],
   ["step", "time travel", step, (r) => (r.traces ?? []).length > 0],
+  ["exercise", "exercise", exercise, (r) => exercise.has(r)],
   ["diff", "difference", diff, (r) => r.diffs.length > 0],
   ["code", "code", code, () => true],
   ["passes", "passes", passes, (r) => r.passes.some((p) => p.changed && p.text)],
@@ -148,6 +150,7 @@ function touched(report, name, now) {
     || (name === "code" && s.line) || (name === "layout" && report.layouts.some((l) => l.kind === "fragment" && about(report, s).includes(l.buffer)))
     || (name === "smem" && report.layouts.some((l) => l.kind === "shared" && about(report, s).includes(l.buffer)))
     || (name === "roofline" && s.kernel && report.roofline?.points.some((p) => p.id === s.kernel))
+    || (name === "exercise" && s.line && report.exercise?.claims.some((c) => c.line === s.line))
     || (name === "findings" && s.line && report.findings.some((f) => f.spans.some((p) => p.line === s.line))));
 }
 
