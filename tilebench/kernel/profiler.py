@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class TensorSupplyType(Enum):
-    """How test inputs are filled: Auto is normal for floats and small integers for ints."""
+    """How test inputs are filled, as TileLang's programs expect.
+
+    Auto: uniform in [-1, 1) for floats of 16 bits and more, else as Integer: -2 to 2, unsigned 0 to 2, bool
+    both, float8 whole numbers of -128 to 127. Normal has mean -1, Randn mean 0; standard deviation 1.
+    """
 
     Integer = 1
     Uniform = 2
@@ -40,12 +44,22 @@ def supply(
         return torch.zeros(shape, dtype=dtype, device=device)
     if kind is TensorSupplyType.One:
         return torch.ones(shape, dtype=torch.float32, device=device).to(dtype)
-    if kind is TensorSupplyType.Integer or not floating:
-        low, high = (0, 2) if dtype in (torch.bool, torch.uint8) else (-2, 3)
+    narrow = floating and dtype.itemsize == 1
+    if kind is TensorSupplyType.Integer or not floating or (kind is TensorSupplyType.Auto and narrow):
+        low, high = (
+            (0, 2)
+            if dtype is torch.bool
+            else (0, 3)
+            if not dtype.is_signed
+            else (-128, 128)
+            if narrow
+            else (-2, 3)
+        )
         return torch.randint(low, high, shape, device=device).to(dtype)
-    if kind is TensorSupplyType.Uniform:
+    if kind in (TensorSupplyType.Uniform, TensorSupplyType.Auto):
         return torch.empty(shape, dtype=wide, device=device).uniform_(-1, 1).to(dtype)
-    return torch.randn(shape, dtype=wide, device=device).to(dtype)
+    mean = -1.0 if kind is TensorSupplyType.Normal else 0.0
+    return torch.empty(shape, dtype=wide, device=device).normal_(mean, 1.0).to(dtype)
 
 
 class ScalarInput(LaunchError, ValueError):

@@ -12,7 +12,7 @@ from tilebench.errors import LaunchError, Source, SyntaxTileError, nearest
 from tilebench.ir.tile import Buffer
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.decorator import JitFunction, compile, jit
-from tilebench.kernel.profiler import supply
+from tilebench.kernel.profiler import TensorSupplyType, supply
 from tilebench.kernel.settings import overruled
 from tilebench.kernel.target import device_of
 from tilebench.kernel.tune import TunedFunction
@@ -182,5 +182,6 @@ def make_inputs(kernel: Kernel, seed: int) -> list[Any]:
                     at=param.loc,
                     fix="give the tensors with --args",
                 ) from None
-            full.append(supply(shape, torch_dtype(param.value.dtype.name), device_of(kernel.target)))
+            dtype, device = torch_dtype(param.value.dtype.name), device_of(kernel.target)
+            full.append(supply(shape, dtype, device, TensorSupplyType.Randn))
         return full
