@@ -95,6 +95,7 @@ CODES: dict[str, str] = {
     "TB274": "An element is read before it is written, found by a run.",
     "TB275": "An assertion of the program failed in a run.",
     "TB276": "A buffer is larger than any memory for it.",
+    "TB277": "Something of one launch is asked of a program that makes several.",
     "TB278": "Elements of an output are never written, found by a run.",
     "TB279": "A vector access at an address that is not a multiple of its size, found by a run.",
     "TB280": "A copy between tiles of different shapes.",

@@ -19,6 +19,7 @@ from tilebench.ir import tile
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
 from tilebench.kernel.compiled import Kernel, Origin
+from tilebench.kernel.launches import Launches, launches_of
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
 from tilebench.kernel.target import resolve
@@ -97,7 +98,7 @@ def recall_or(
         kernel.recalled_ms = (time.perf_counter() - start) * 1e3
         return kernel
     kernel = finish(parse(), out_idx, resolved, pass_configs, compile_flags)
-    if key is not None:
+    if key is not None and not isinstance(kernel, Launches):
         recall.memory().put(key, recall.Recalled(kernel.prim, kernel.compilation))
     return kernel
 
@@ -110,7 +111,15 @@ def finish(
     compile_flags: Any = None,
 ) -> Kernel:
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
-    kernel = Kernel(with_options(prim, out_idx, pass_configs, compile_flags), resolve(target))
+    whole, resolved = with_options(prim, out_idx, pass_configs, compile_flags), resolve(target)
+    launches = launches_of(prim)
+    if len(launches) > 1:
+        parts = [
+            Kernel(with_options(replace(p, out_idx=()), None, pass_configs, compile_flags), resolved)
+            for p in launches
+        ]
+        return Launches(whole, resolved, parts)
+    kernel = Kernel(whole, resolved)
     _ = kernel.compilation
     return kernel
 

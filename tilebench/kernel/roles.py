@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Store, TileOp
+from tilebench.language.launching import THEN
 
 
 def _storage(buffer: Buffer) -> Buffer:
@@ -35,7 +36,8 @@ def accessed(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
 
 def with_roles(kernel: Kernel) -> Kernel:
     """The kernel with each parameter's role set: in, out (written, never read) or inout; scalars are in."""
-    read, written = accessed(kernel)
+    every = [accessed(k) for k in (kernel, *kernel.attributes.get(THEN, ()))]
+    read, written = ({b for sets in every for b in sets[k]} for k in (0, 1))
     params = tuple(
         p
         if not isinstance(p.value, Buffer)

@@ -21,6 +21,7 @@ from tilebench.ir.dtype import DType, decode
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args
 from tilebench.kernel.pattern import guess
+from tilebench.language.launching import THEN
 from tilebench.report import DiffInfo, WorstElement
 
 if TYPE_CHECKING:
@@ -84,11 +85,13 @@ def oracle_references(
     """The oracle's references by output name, of `blocks` (None: all, or a sample when that is too much
     work).
 
-    The one reason to have none is a statement that the oracle does not know: then the dict is empty.
+    The dict is empty where a statement is one that the oracle does not know, and for several launches.
     """
     from tilebench.oracle import OracleUnsupported, evaluate
     from tilebench.profiling.work import count
 
+    if THEN in kernel.prim.attributes:
+        return {}
     call = args.bind(kernel.prim, [_host(v) for v in before], "cpu", host_arrays=True)
     work = count(kernel.prim, call.grid, call.symbols)
     total = math.prod(call.grid)

@@ -13,16 +13,22 @@ if TYPE_CHECKING:
     from tilebench.language.walker import Walker
 
 
+THEN = "then"
+"""The attribute of a parsed Kernel that holds the launches after its own, as Kernels (kernel/launches.py)."""
+
+
 def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
     """`with T.Kernel(...)`: sets grid, threads and block variables; returns the block variables."""
-    if walker.launch is not None:
+    if walker.inside or len(walker.bodies) > 1:
         raise SyntaxTileError(
             "TB108",
-            "a second T.Kernel in one program",
+            "a T.Kernel inside of " + ("another" if walker.inside else "a run-time loop or branch"),
             at=at,
-            why="a tile program is one launch",
-            fix="write two programs",
+            why="the launches of a program follow each other",
+            fix="write one `with T.Kernel(...)` after the other",
         )
+    if walker.launch is not None:
+        walker.end_launch(at)
     grid: list[Expr] = []
     for axis, extent in enumerate(spec.grid):
         if isinstance(extent, ConstVar):

@@ -15,7 +15,7 @@ from tilebench.errors import InternalError, Loc, SyntaxTileError, TileError, Typ
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Call, Expr, Load, Var, as_expr, const
 from tilebench.ir.rewrite import seq, walk
-from tilebench.ir.tile import Assert, Buffer, Region, Stmt, Store
+from tilebench.ir.tile import Assert, AtomicRMW, Buffer, Region, Stmt, Store
 from tilebench.language.expressions import Expressions
 from tilebench.language.launching import resolve_thread_value
 from tilebench.language.markers import (
@@ -51,8 +51,21 @@ class Returned(Control):
         self.value = value
 
 
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One `with T.Kernel(...)` that has been walked: fields as of ir.tile.Kernel."""
+
+    grid: tuple[Expr, ...]
+    blocks: tuple[Var, ...]
+    threads: tuple[int, ...]
+    thread: Var
+    buffers: tuple[Buffer, ...]
+    body: Stmt
+    attributes: dict[str, Any]
+
+
 class Walker:
-    """One kernel: statements emitted so far, its buffers, parameters and launch."""
+    """One program: statements emitted so far, its buffers, parameters and launch; the launches before it."""
 
     def __init__(self, name: str, handlers: dict[type[ast.stmt], Handler]) -> None:
         self.name = name
@@ -74,10 +87,33 @@ class Walker:
         self.thread = Var("tx", dtype=int32)
         self.threads: tuple[int, ...] = (1,)
         self.emitted = 0
+        self.ended: list[Launch] = []
         self.stream: Stream | None = None
         self.nests: list[Nest] = []
         self.drawn = 0
         self.computed: set[Var] = set()
+
+    def end_launch(self, at: Loc | None) -> Launch:
+        """Keep the launch that was walked, and start afresh. Raises TB108, TB105 for what cannot be kept."""
+        body = seq(*self.bodies[0])
+        done = Launch(
+            self.grid, self.blocks, self.threads, self.thread, tuple(self.buffers), body, self.attributes
+        )
+        if self.ended:
+            _refuse_strangers(done, self.ended)
+        self.ended.append(done)
+        workspace = next((b for d in self.ended for b in d.buffers if b.workspace), None)
+        if workspace is not None and len(self.ended) > 1:
+            raise SyntaxTileError(
+                "TB108",
+                f"{workspace.name} is allocated in a program of several launches",
+                at=workspace.loc or at,
+                why="a workspace lasts for one launch",
+                fix="pass the tensor as a parameter",
+            )
+        self.bodies, self.buffers, self.attributes = [[]], [], {}
+        self.thread, self.stream = Var("tx", dtype=int32), None
+        return done
 
     # -------------------------------------------------------------- emitting
 
@@ -395,6 +431,28 @@ def _fits(value: Any, buffer: Buffer, at: Loc | None) -> None:
             why="a variable starts with a value of its type",
             fix="use a wider type, or T.infinity(dtype)",
         )
+
+
+def _refuse_strangers(launch: Launch, before: Sequence[Launch]) -> None:
+    """Raises TB105 for a tile, a block or a thread of an earlier launch."""
+    names = {v: v.name for d in before for v in (*d.blocks, d.thread)}
+    tiles = {b: b.name for d in before for b in d.buffers}
+    for node in walk(launch.body):
+        found = (
+            names.get(node)
+            if isinstance(node, Var)
+            else tiles.get(node.buffer)
+            if isinstance(node, Load | Store | AtomicRMW | Region)
+            else None
+        )
+        if found is not None:
+            raise SyntaxTileError(
+                "TB105",
+                f"{found} belongs to an earlier launch",
+                at=getattr(node, "loc", None),
+                why="tiles and block numbers end with their `with T.Kernel(...)`",
+                fix="pass values on in a tensor",
+            )
 
 
 def _reads_or_calls(e: Expr) -> bool:
