@@ -110,18 +110,6 @@ def test_a_pointer_gets_its_shape_in_the_program() -> None:
     assert len(program.par_compile([{"A": T.ptr(), "B": T.ptr(), "n": 4, "dtype": T.float32}])) == 1
 
 
-def test_an_address_from_memory_is_refused_where_it_stands() -> None:
-    @T.prim_func
-    def kernel(table: T.Tensor((2,), T.ptr), B: T.Tensor((8,), "float32")):
-        with T.Kernel(1, threads=32):
-            a = T.make_tensor(table[0], (8,), "float32")
-            T.copy(a, B)
-
-    with pytest.raises(TypeTileError, match="make_tensor") as found:
-        tilebench.compile(kernel, target="interp")
-    assert found.value.at is not None
-
-
 @pytest.mark.parametrize("target", ["interp", "cpu"])
 def test_parallel_loops_directly_inside_each_other_are_one(target: str) -> None:
     @T.prim_func

@@ -155,6 +155,28 @@ def test_an_eager_function_is_tuned_for_the_shapes_of_its_tensors() -> None:
     assert add_one.tuning is last, "a tunable that is passed skips the tuning"
 
 
+def test_a_scalar_needs_a_value_even_when_everything_is_remembered(tmp_path: Path) -> None:
+    def factory(B: int = 16) -> Any:
+        @T.prim_func
+        def body(X: T.Tensor((64,), "float32"), s: T.float32):  # type: ignore[valid-type]
+            with T.Kernel(64 // B, threads=32) as bx:
+                for i in T.Parallel(B):
+                    X[bx * B + i] += s
+
+        return body
+
+    def fresh() -> Any:
+        jitted = tilebench.jit(target="cpu")(factory)
+        return tilebench.autotune(configs={"B": [16, 32]}, log=tmp_path / "log", **QUICK)(jitted)
+
+    with pytest.raises(ValueError, match="set_autotune_inputs"):
+        fresh()()
+    with set_autotune_inputs(torch.zeros(64), 0.1):
+        assert fresh()().latency is not None
+    with pytest.raises(ValueError, match="set_autotune_inputs"):
+        fresh()()
+
+
 def test_some_parameters_do_not_call_for_another_tuning() -> None:
     function = tuned(programs.scale, {"B": [16, 32]}, log=False, do_not_specialize=["n"])
     first = function(64)

@@ -161,6 +161,10 @@ class Const(Expr):
 
     value: int | float | bool
 
+    def __int__(self) -> int:
+        """The number, without what follows the point."""
+        return int(self.value)
+
 
 @dataclass(frozen=True, eq=False)
 class Var(Expr):

@@ -16,7 +16,7 @@ from tilebench.errors import LaunchError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
 from tilebench.ir.tile import Buffer
-from tilebench.kernel import args, crowded, quick
+from tilebench.kernel import addresses, args, crowded, quick
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Placed
@@ -116,8 +116,10 @@ class Kernel:
             return done
         if self._stand_in is not None:
             return self._stand_in(*values, stream=stream)
-        full = self.complete(values)
-        self._launch_checked(values, full, stream)
+        given, put_back = addresses.resolve(self.prim, values, device_of(self.target))
+        full = self.complete(given)
+        self._launch_checked(given, full, stream)
+        put_back()
         return self._results(full)
 
     @cached_property
@@ -200,7 +202,9 @@ class Kernel:
                 at=self.prim.loc,
             )
         if self._calls.run(values, stream) is quick.UNUSUAL:
-            self._launch_checked(values, values, stream)
+            given, put_back = addresses.resolve(self.prim, values, device_of(self.target))
+            self._launch_checked(given, given, stream)
+            put_back()
 
     def _launch_checked(self, given: Sequence[Any], full: Sequence[Any], stream: int | None) -> None:
         """Check everything and run; calls like this one need less from now on.

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 from tilebench.errors import ArgumentError, TypeTileError
 from tilebench.ir.dtype import int32
-from tilebench.ir.expr import Expr, Var, as_expr, int_value
-from tilebench.ir.tile import Buffer, Scope
+from tilebench.ir.expr import Expr, Load, Var, as_expr, int_value
+from tilebench.ir.tile import Bind, Buffer, Region, Scope
 from tilebench.language.dtypes import dtype as as_scalar
 from tilebench.language.markers import (
     Address,
@@ -184,18 +184,22 @@ ptr = Pointer()
 
 
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> Any:
-    """The tensor behind a parameter that is declared T.ptr: `A = T.make_tensor(A, (M, N), dtype)`.
+    """The tensor behind an address: `A = T.make_tensor(a, (M, N), dtype)` of a parameter that is declared
+    T.ptr, or `T.make_tensor(table[i], (M, N), dtype)` of an entry of `table: T.Tensor((G,), T.ptr)`.
 
-    The call takes a tensor of that shape. Raises TypeTileError TB205 for an address that comes from memory.
+    The call takes a tensor of that shape, or its address; a table holds addresses of G tensors of that shape
+    (on a GPU they are gathered before the launch). Raises TypeTileError TB205 for any other address.
     """
+    kind = _declared(shape, dtype, strides, "global")
+    if isinstance(ptr, Load):
+        return Deferred(lambda walker, at: _of_table(walker, ptr, kind, at))
     if not isinstance(ptr, Address):
         raise TypeTileError(
             "TB205",
             f"make_tensor of a {type(ptr).__name__}",
-            why="every access is checked against a tensor that the call was given; an address has no extents",
-            fix="pass the tensors as parameters, or as slices of one tensor",
+            why="an address is a parameter declared T.ptr, or an entry of one declared T.Tensor((G,), T.ptr)",
+            fix="T.make_tensor(table[i], shape, dtype) as one expression, or pass the tensors as parameters",
         )
-    kind = _declared(shape, dtype, strides, "global")
 
     def run(walker: Any, at: Any) -> Buffer:
         from tilebench.language.tensors import as_buffer
@@ -203,9 +207,41 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
         shape = tuple(walker.evaluate.read(s) for s in kind.shape)
         made = as_buffer(ptr.name, TensorType(shape, kind.dtype, kind.strides, kind.scope), at)
         walker.parameters[ptr.name] = made
+        walker.attributes["pointers"] = (*walker.attributes.get("pointers", ()), ptr.name)
         return made
 
     return Deferred(run)
+
+
+def _of_table(walker: Any, entry: Load, kind: TensorType, at: Any) -> Region:
+    """An entry of a table of addresses: a row of the tensor that the call gathers."""
+    table = entry.buffer
+    name, rows = table.name, int_value(table.shape[0])
+    sizes = [int_value(as_expr(walker.evaluate.read(s))) for s in kind.shape]
+    known = walker.parameters.get(name)
+    if known is table and table.dtype == "int64" and len(table.shape) == 1 and rows is not None:
+        if None in sizes or kind.strides is not None:
+            raise TypeTileError(
+                "TB205", f"the tensors of {name} have a shape that is not known when the kernel is compiled",
+                at=at, why="the tensors of a table are gathered into one", fix="use numbers for the shape",
+            )  # fmt: skip
+        known = Buffer(name, tuple(as_expr(n) for n in (rows, *sizes)), kind.dtype, "global", loc=at)
+        walker.parameters[name] = known
+        walker.attributes["tables"] = {**walker.attributes.get("tables", {}), name: table}
+    if walker.attributes.get("tables", {}).get(name) is not table:
+        raise TypeTileError(
+            "TB205", f"make_tensor of an element of {name}", at=at, why="it is no table of addresses",
+            fix=f"declare {name}: T.Tensor((G,), T.ptr), with a number G",
+        )  # fmt: skip
+    if list(known.static_shape[1:]) != sizes or known.dtype != kind.dtype:
+        raise TypeTileError(
+            "TB205", f"the tensors of {name} are given another shape or type than before", at=at,
+            why="all tensors of a table have one shape and one type", fix="use another table",
+        )  # fmt: skip
+    row = Var("entry", dtype=entry.indices[0].dtype)
+    walker.emit(Bind(row, entry.indices[0]), at)
+    offsets = (row, *(as_expr(0) for _ in sizes))
+    return Region(known, offsets, (1, *known.static_shape[1:]), frozenset({0}), loc=at)
 
 
 def const(name: str, dtype: Any = "int32") -> Any:

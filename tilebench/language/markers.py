@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, Literal
 
 from tilebench.ir.dtype import DType
-from tilebench.ir.tile import Buffer
+from tilebench.ir.tile import Buffer, Kernel
 
 _ids = count()
 
@@ -153,6 +153,23 @@ class PrimFunc:
         self.__name__ = getattr(function, "__name__", "kernel")
         self.attrs: dict[str, Any] = {}
         self.parsed: dict[Any, Any] = {}
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The names of the parameters, which are the keys of `buffer_map`."""
+        return tuple(p.name for p in self._parsed.params)
+
+    @property
+    def buffer_map(self) -> dict[str, Buffer]:
+        """The tensors as declared, by parameter; a table of addresses is one of int64."""
+        found = {p.name: p.value for p in self._parsed.params if isinstance(p.value, Buffer)}
+        return {**found, **self._parsed.attributes.get("tables", {})}
+
+    @property
+    def _parsed(self) -> Kernel:
+        from tilebench.language.parse import parse_prim_func
+
+        return parse_prim_func(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Not from Python."""

@@ -136,9 +136,18 @@ def _complete(kernel: Kernel) -> Kernel:
         body = transform(body, rule)
     known = {id(b) for b in kernel.buffers}
     known.update(id(p.value) for p in kernel.params)
+    tables = {id(b) for b in kernel.attributes.get("tables", {}).values()}
     extra: list[Buffer] = []
     for node in walk(body):
         if isinstance(node, Load | Store | AtomicRMW | Region) and id(node.buffer) not in known:
+            if id(node.buffer) in tables:
+                raise TypeTileError(
+                    "TB205",
+                    f"an element of {node.buffer.name} is used as a number",
+                    at=node.loc,
+                    why="it is a table of addresses, whose entries T.make_tensor reads",
+                    fix="pass the numbers in a tensor of their own",
+                )
             known.add(id(node.buffer))
             extra.append(node.buffer)
     if body is kernel.body and not extra:
@@ -164,7 +173,15 @@ def _check_buffers(kernel: Kernel) -> None:
                 "a dimension such as 4 * n + 1, or an argument itself",
                 fix=f"give some argument a dimension {symbol.name}",
             )
-    for buffer in kernel.buffers:
+    for buffer in (*tensors, *kernel.buffers):
+        if buffer.dtype.lanes > 1:
+            raise TypeTileError(
+                "TB203",
+                f"{buffer.name} has elements of type {buffer.dtype}",
+                at=buffer.loc,
+                why="vectors are a matter of the access, not of the memory",
+                fix="use the scalar element type: accesses are made as wide as they can be",
+            )
         if buffer.scope == "global":
             continue
         for dim, extent in enumerate(buffer.shape):

@@ -17,7 +17,7 @@ from tilebench.kernel.tune import TunedFunction
 from tilebench.kernel.tune_inputs import get_autotune_inputs
 from tilebench.targets import Target
 from tilebench.tuning.bench import Rule
-from tilebench.tuning.job import Job
+from tilebench.tuning.job import Job, require_numbers
 from tilebench.tuning.result import Tuning
 from tilebench.tuning.search import Plan, Trial
 from tilebench.tuning.space import PASS_CONFIGS, Candidate, candidates
@@ -125,6 +125,8 @@ class Autotuned(TunedFunction):
                 chosen.append(one)
         tuning = self.tuning = tune(job, chosen, options)
         kernel = chosen_kernel(job, tuning)
+        if self.function.is_lazy:
+            require_numbers(kernel, options.supply_prog)
         if options.ref_prog is not None and not is_absent(job.target):
             kernel.ref_latency = _reference_ms(job, kernel, options)
         found = self._tuner_cache[key] = Choice(job, tuning, kernel)

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 from tilebench import config
 from tilebench.errors import TileError
+from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.decorator import JitFunction
 from tilebench.kernel.options import normalise
+from tilebench.kernel.profiler import make_input
 from tilebench.kernel.raw import pack
 from tilebench.kernel.tune_inputs import get_autotune_inputs
 from tilebench.targets import Target
@@ -139,6 +141,14 @@ class Job:
         with random.fork_rng(devices=[]):
             random.manual_seed(0)
             return kernel.get_profiler(supply_type).inputs()
+
+
+def require_numbers(kernel: Kernel, supply_prog: Callable[..., Any] | None) -> None:
+    """Raise ScalarInput TB602 where a scalar parameter has no value, though nothing was measured anew."""
+    if get_autotune_inputs() is None and supply_prog is None:
+        for param in kernel.params:
+            if not isinstance(param.value, Buffer):
+                make_input(param, "cpu")
 
 
 def expected_of(kernel: Kernel, inputs: Sequence[Any], reference: Callable[..., Any]) -> list[Any]:
