@@ -10,7 +10,7 @@ from tilebench.ir import expr as ir
 from tilebench.ir.expr import Expr
 from tilebench.ir.tile import Buffer, Region
 from tilebench.language.dtypes import SCALARS
-from tilebench.language.inline import inline, is_inlined
+from tilebench.language.inlining import inline, is_inlined
 from tilebench.language.markers import LoopSpec
 from tilebench.language.scope import Frame
 

@@ -11,7 +11,7 @@ from tilebench.ir.expr import Call, Expr, Load, Var, to_bool
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import walk
 from tilebench.ir.tile import Assert, Buffer, Evaluate
-from tilebench.language.inline import local_function
+from tilebench.language.inlining import local_function
 from tilebench.language.scope import Frame
 from tilebench.language.walker import Returned, Walker
 
