@@ -20,7 +20,7 @@ from tilebench.ir.hopper import BulkStore, BulkWait, MBarrierArrive, MBarrierWai
 from tilebench.ir.rewrite import substitute, transform, walk
 from tilebench.ir.simplify import simplify
 from tilebench.ir.thread import Barrier, Program, Role
-from tilebench.ir.tile import Bind, For, Kernel, Seq
+from tilebench.ir.tile import AtomicRMW, Bind, For, Kernel, Param, Seq
 from tilebench.kernel.roles import with_roles
 from tilebench.language.parse import parse_prim_func
 from tilebench.passes import persistent
@@ -32,6 +32,8 @@ CHOICES = [
     AHEAD,
     {"TB_PERSISTENT": True, "TB_STAGE_TOGETHER": True},
     {"TB_PERSISTENT": True, "TB_PAIRED_TILES": True},
+    {"TB_PERSISTENT": True, "TB_CLAIMED_TILES": True},
+    {**AHEAD, "TB_CLAIMED_TILES": True, "TB_STAGE_TOGETHER": True},
     {**AHEAD, "TB_STAGE_TOGETHER": True, "TB_PAIRED_TILES": True},
 ]
 
@@ -170,6 +172,62 @@ def test_each_barrier_of_the_queries_ring_is_needed(kind: type[Any]) -> None:
         if isinstance(n, kind) and n.barrier.name.startswith("Q_s")
     ]
     assert victims
+    for victim in dict.fromkeys(victims):
+        mutant = changed(program, lambda n, v=victim: Seq(()) if n is v else None)
+        found = (run_program(mutant, arrays, {}, schedule=s).first_error for s in ("forward", "reverse"))
+        assert any(error is not None for error in found)
+
+
+# -- tiles that blocks claim
+
+CLAIMED = {"TB_PERSISTENT": True, "TB_CLAIMED_TILES": True}
+
+
+def test_gemm_is_right_where_blocks_claim_tiles() -> None:
+    kernel = pipelined_gemm(64 * 3, 128 * 3, 96, (64, 128, 32), 3, threads=128)
+    assert_emulated_is_interp(configured(kernel, **CLAIMED), target=HOPPER)
+
+
+@pytest.mark.parametrize("schedule", ["forward", "reverse"])
+@pytest.mark.parametrize("heads", [3, 6])
+def test_as_many_numbers_are_drawn_as_there_are_tiles_and_the_counter_ends_at_zero(
+    heads: int, schedule: Any
+) -> None:
+    kernel = configured(attention(True, 128, heads), **CLAIMED)
+    program = stage(kernel, Lowered).program
+    (counter,) = [b for b in program.globals if b.kept]
+    drawn = [n for r in program.roles for n in walk(r.body) if isinstance(n, AtomicRMW) and n.op == "add"]
+    assert [n.buffer for n in drawn] == [program.globals[counter]]
+    counted: list[np.ndarray] = []
+    # the counter as a tensor of ours: what it starts with, and what a launch leaves
+    param = Param("claims", counter, "inout")
+    seen = dataclasses.replace(program, params=(*program.params, param))
+    for start in (0, 0):
+        counted.append(np.full(1, start, dtype=np.int32))
+        result = run_program(seen, [*arguments(kernel, 1, True), counted[-1]], {}, schedule=schedule)
+        assert not result.findings, "\n".join(f.text for f in result.findings)
+        assert counted[-1][0] == 0
+    # one that does not start at zero leaves tiles out: they would keep what they held
+    wrong = [*arguments(kernel, 1, True), np.ones(1, dtype=np.int32)]
+    right = [*arguments(kernel, 1, True), np.zeros(1, dtype=np.int32)]
+    run_program(seen, wrong, {}, schedule=schedule, checks=False)
+    run_program(seen, right, {}, schedule=schedule, checks=False)
+    assert not np.array_equal(wrong[3], right[3])
+
+
+@pytest.mark.parametrize("kind", [MBarrierWait, MBarrierArrive])
+def test_each_barrier_of_the_numbers_ring_is_needed(kind: type[Any]) -> None:
+    # tiles of one trip in turn, and room for their operands: the producer can be two tiles ahead
+    kernel = configured(attention(True, 128, 16), **CLAIMED, TB_TILES_AHEAD=True)
+    program = stage(kernel, Lowered).program
+    arrays = arguments(kernel, 1, True)
+    victims = [
+        n
+        for r in program.roles
+        for n in walk(r.body)
+        if isinstance(n, kind) and n.barrier.name.startswith("tiles")
+    ]
+    assert len(dict.fromkeys(victims)) == 2
     for victim in dict.fromkeys(victims):
         mutant = changed(program, lambda n, v=victim: Seq(()) if n is v else None)
         found = (run_program(mutant, arrays, {}, schedule=s).first_error for s in ("forward", "reverse"))

@@ -81,6 +81,7 @@ _AHEAD = {"TB_TILES_AHEAD": True}
 _FLAT = {**_AHEAD, "TB_STAGE_TOGETHER": True}
 _ROUND = {"TB_PERSISTENT": True}
 _PAIRS = {**_ROUND, "TB_PAIRED_TILES": True}
+_CLAIMS = {**_ROUND, "TB_CLAIMED_TILES": True}
 WAYS: Mapping[str, Mapping[str, bool]] = {
     "": {},
     "ahead": _AHEAD,
@@ -94,6 +95,8 @@ WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
     "pairs": _PAIRS,
     "pairs, ahead": {**_PAIRS, **_AHEAD},
     "pairs, ahead, together": {**_PAIRS, **_FLAT},
+    "claimed": _CLAIMS,
+    "claimed, ahead, together": {**_CLAIMS, **_FLAT},
 }
 """Ways to go through tiles of growing length; one block a tile, the longest first, unless said."""
 

@@ -90,6 +90,7 @@ OWN = frozenset(
         "TB_BULK_REDUCE",
         "TB_STAGES_BY_HAND",
         "TB_TILES_AHEAD",
+        "TB_CLAIMED_TILES",
         "TB_PAIRED_TILES",
         "TB_STAGE_TOGETHER",
     }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tilebench.errors import TargetError
 from tilebench.ir.rewrite import children, walk
-from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
+from tilebench.ir.tile import Buffer, Channel, Claimed, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
@@ -57,7 +57,7 @@ def allocate(scheduled: Scheduled) -> Allocated:
     for ring in rings:
         total = -(-total // 8) * 8
         barriers[ring] = total
-        total += 2 * 8 * ring.stages
+        total += (2 if ring.buffers else 3) * 8 * ring.stages  # a ring of numbers has these behind it
     facts = scheduled.placed.partitioned.selected.typed.target.facts
     limit = facts.shared_per_block if facts is not None else DEFAULT_LIMIT
     scratch = _scratch(scheduled, total) if total + SCRATCH_RESERVE > limit else None
@@ -71,7 +71,7 @@ def allocate(scheduled: Scheduled) -> Allocated:
 
 def channels_of(body: Stmt) -> list[Channel]:
     """The rings that a producer fills, in program order."""
-    return list(dict.fromkeys(n.channel for n in walk(body) if isinstance(n, Produce)))
+    return list(dict.fromkeys(n.channel for n in walk(body) if isinstance(n, Produce | Claimed)))
 
 
 def _lowest(size: int, alignment: int, others: Sequence[Slot]) -> int:

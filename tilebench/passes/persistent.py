@@ -9,7 +9,8 @@ Where the work of a block grows with its first index (causal attention) there is
 the hardware hands them out, the longest first, in sections of heads whose operands fit in L2, and the short
 ones fill the gaps at the end. Persistent blocks (TB_PERSISTENT on) take that order there and back, so that a
 block that had a long tile gets a short one; with TB_PAIRED_TILES they do pairs of tiles that are equally much
-work. Measured on an H200, which of the two is faster differs by shape.
+work; with TB_CLAIMED_TILES they draw their next tile from a counter. Measured on an H200, which of the first
+two is faster differs by shape.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, binary, const, int_value, select
 from tilebench.ir.rewrite import seq, substitute, variables, walk
 from tilebench.ir.simplify import simplify
-from tilebench.ir.tile import Bind, For, Kernel, Pipelined, Stmt
+from tilebench.ir.tile import Bind, Buffer, Channel, Claimed, For, Kernel, Pipelined, Stmt
 from tilebench.ops.gemm import Gemm
 from tilebench.passes.rasterise import panel_of, permuted
 from tilebench.passes.stages import Selected
@@ -35,6 +36,8 @@ PERSISTENT = "TB_PERSISTENT"
 """Pass config: True or False; left out, kernels that have tiles for two rounds or more."""
 LONGEST_FIRST = "TB_LONGEST_FIRST"
 """Pass config: True or False; left out, kernels whose blocks have the more to do, the larger their index."""
+CLAIMED = "TB_CLAIMED_TILES"
+"""Pass config: persistent blocks draw the number of their next tile from a counter in global memory."""
 PAIRED = "TB_PAIRED_TILES"
 """Pass config: where tiles grow with their index, persistent blocks do a long and a short one in turn."""
 FACT = "persistent"
@@ -72,6 +75,10 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)
     names: list[Stmt] = []
     if _grows(kernel) and len(sizes) > 1:
+        if _asked(kernel, CLAIMED):
+            return _going_round(
+                kernel, block, tile, blocks, tiles, _longest_first(tile, kernel.blocks, sizes)
+            )
         pairs = sizes[0] // 2 * prod(sizes[1:])
         if _asked(kernel, PAIRED) and sizes[0] % 2 == 0 and pairs >= blocks:
             names = _paired(tile, block, blocks, kernel.blocks, sizes)
@@ -108,20 +115,23 @@ def _going_round(
     stop: Expr | None = None,
 ) -> Kernel:
     """stop: where a block's tile numbers end, when not at `tiles`."""
-    body = For(
-        tile,
-        block,
-        const(tiles) if stop is None else stop,
-        seq(*names, kernel.body),
-        step=const(blocks),
-        loc=kernel.loc,
-    )
+    whole = seq(*names, kernel.body)
+    buffers = kernel.buffers
+    end, step = const(tiles) if stop is None else stop, const(blocks)
+    body: Stmt = For(tile, block, end, whole, step=step, loc=kernel.loc)
+    if _asked(kernel, CLAIMED) and stop is None:
+        counter = Buffer("claims", (const(1),), int32, "global", workspace=True, kept=True)
+        slot, phase = (Buffer(f"tiles_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
+        channel = Channel("tiles", (), 2, slot, phase, elected=False)
+        body = Claimed(tile, block, end, whole, step=step, loc=kernel.loc, channel=channel, counter=counter)
+        buffers = (*buffers, counter)
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
     return replace(
         kernel,
         grid=(const(min(blocks, tiles)),),
         blocks=(block,),
         body=body,
+        buffers=buffers,
         attributes={**attributes, FACT: True},
     )
 

@@ -13,7 +13,8 @@ class PreparedLaunch:
     """A launch of one kernel on one device with a settled grid. Threads may share it.
 
     pack: shared by the launches of a kernel, under its lock; extra: values of symbols that are no parameters;
-    workspaces: their sizes in bytes, allocated on the stream of each launch.
+    workspaces: their sizes in bytes, allocated on the stream of each launch; kept: those of them that are
+    made once for each stream, zeroed, and where by (stream, number).
     """
 
     def __init__(
@@ -24,10 +25,12 @@ class PreparedLaunch:
         maps: TensorMaps | None,
         extra: Sequence[int],
         workspaces: Sequence[int],
+        kept: tuple[frozenset[int], dict[tuple[int, int], int]] = (frozenset(), {}),
     ) -> None:
         """shape: grid, threads, bytes of shared memory."""
         self._kernel, self._pack, self._maps = kernel, pack, maps
         self._extra, self._workspaces = tuple(extra), tuple(workspaces)
+        self._which_kept, self._kept = kept
         self._run = kernel.launcher(*shape)
 
     def launch(self, values: list[Any], stream: int) -> None:
@@ -48,11 +51,16 @@ class PreparedLaunch:
         gpu = kernel.gpu
         gpu.enter(kernel.device)
         found: list[int] = []
+        places: list[int] = []
         try:
-            for size in self._workspaces:
+            for number, size in enumerate(self._workspaces):
+                if number in self._which_kept:
+                    places.append(self._kept_at(number, size, stream))
+                    continue
                 made = gpu.api.cuMemAllocAsync(size, stream)
                 found.append(int(gpu.check(made, "allocate a workspace", f"{size} bytes")))
-            values += found
+                places.append(found[-1])
+            values += places
             encoded = b"" if self._maps is None else self._maps.encoded(gpu, kernel.device, values)
             with pack.lock:
                 pack.fill(values, encoded)
@@ -60,6 +68,17 @@ class PreparedLaunch:
         finally:
             for pointer in found:
                 gpu.api.cuMemFreeAsync(pointer, stream)
+
+    def _kept_at(self, number: int, size: int, stream: int) -> int:
+        """The address of a workspace that is kept: launches of other streams have their own."""
+        place = self._kept.get((stream, number))
+        if place is None:
+            gpu = self._kernel.gpu
+            made = gpu.api.cuMemAlloc(size)
+            place = int(gpu.check(made, "allocate a workspace", f"{size} bytes"))
+            gpu.check(gpu.api.cuMemsetD8Async(place, 0, size, stream), "clear a workspace")
+            self._kept[stream, number] = place
+        return place
 
     def bound(self, values: Sequence[Any], pack: ArgumentPack) -> Callable[[int], None]:
         """The launch of exactly these values, a function of the stream; `pack` serves nothing else."""

@@ -78,6 +78,8 @@ class Builder:
         self.shared_used: list[Memory] = []
         self.globals: dict[Buffer, Memory] = {} if beside is None else beside.globals
         self.rings: dict[Channel, Ring] = {}
+        self.numbers: dict[Channel, Memory] = {}
+        """Memory of the rings of numbers (claims.py)."""
         self.tensor_maps: dict[object, TensorMap] = {} if beside is None else beside.tensor_maps
         self.specialised = placed.partitioned.specialised
         self.fences = fences_needed(stage)
@@ -119,7 +121,7 @@ class Builder:
         if beside is not None:
             self.ranges[self.kernel.thread] = (self.threads, self.threads + 127)
             self.shared_used, self._memories = beside.shared_used, dict(beside.shared_memories())
-            self.rings = beside.rings
+            self.rings, self.numbers = beside.rings, beside.numbers
         for param in self.kernel.params:
             if isinstance(param.value, Buffer) and param.value not in self.globals:
                 self.globals[param.value] = global_memory(param.value, _spanned(param.value))

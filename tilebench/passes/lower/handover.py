@@ -26,6 +26,7 @@ from tilebench.ir.tile import (
     Acquire,
     Bind,
     Channel,
+    Claimed,
     For,
     If,
     Pipelined,
@@ -39,6 +40,7 @@ from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import boxes, coordinates
 from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
+from tilebench.passes.lower.claims import lower_claimed
 from tilebench.passes.lower.statements import lower_for, lower_if, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
 
@@ -78,15 +80,18 @@ def start_counting(b: Builder, channels: list[Channel]) -> None:
         b.store(b.local(channel.phase), 0, const(0))
 
 
-def _slot(b: Builder, channel: Channel) -> Expr:
+def slot_of(b: Builder, channel: Channel) -> Expr:
+    """The version of the ring at which this role is."""
     return b.load(b.local(channel.slot), 0) if channel.stages > 1 else const(0)
 
 
-def _phase(b: Builder, channel: Channel) -> Expr:
+def phase_of(b: Builder, channel: Channel) -> Expr:
+    """The parity of the phase in which it is."""
     return b.load(b.local(channel.phase), 0)
 
 
-def _advance(b: Builder, channel: Channel) -> None:
+def advance(b: Builder, channel: Channel) -> None:
+    """Go on to the next version."""
     phase = b.local(channel.phase)
     flipped = binary("bitxor", b.load(phase, 0), const(1))
     if channel.stages == 1:
@@ -105,7 +110,7 @@ def _advance(b: Builder, channel: Channel) -> None:
 def lower_acquire(b: Builder, s: Acquire) -> None:
     """Wait for the full barrier of the slot."""
     ring = ring_of(b, s.channel)
-    b.emit(MBarrierWait(ring.barriers, _slot(b, s.channel), _phase(b, s.channel)))
+    b.emit(MBarrierWait(ring.barriers, slot_of(b, s.channel), phase_of(b, s.channel)))
 
 
 def lower_release(b: Builder, s: Release) -> None:
@@ -113,7 +118,7 @@ def lower_release(b: Builder, s: Release) -> None:
     channel = s.channel
     ring = ring_of(b, channel)
     if s.give != "none":
-        slot = _slot(b, channel)
+        slot = slot_of(b, channel)
         if s.give == "previous" and channel.stages > 1:
             slot = select(binary("eq", slot, const(0)), const(channel.stages - 1), slot - 1)
         condition = b.condition(s.condition) if s.condition is not None else None
@@ -121,7 +126,7 @@ def lower_release(b: Builder, s: Release) -> None:
         with b.when(condition), b.when(elected):
             b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
     if s.advance:
-        _advance(b, channel)
+        advance(b, channel)
 
 
 # -- the producer
@@ -177,6 +182,8 @@ def _produce_in(b: Builder, s: Stmt, needed: set[Var]) -> None:
                 _produce_in(b, s.body, needed)
             case Produce():
                 _produce(b, s)
+            case Claimed():
+                lower_claimed(b, s, lambda body: _produce_in(b, body, needed), True)
             case For():
                 lower_for(b, s, lambda body: _produce_in(b, body, needed))
             case Pipelined():
@@ -191,7 +198,7 @@ def _produce_in(b: Builder, s: Stmt, needed: set[Var]) -> None:
 def _produce(b: Builder, s: Produce) -> None:
     channel = s.channel
     ring = ring_of(b, channel)
-    slot = _slot(b, channel)
+    slot = slot_of(b, channel)
     plan: list[BulkLoad] = []
     for copy in s.copies:
         assert isinstance(copy, Copy)
@@ -204,12 +211,14 @@ def _produce(b: Builder, s: Produce) -> None:
                 BulkLoad(memory, b.simple(start + box.start), map_, at, ring.barriers, slot, loc=copy.loc)
             )
     with timers.timed(b, s, "wait"):
-        b.emit(MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", _phase(b, channel), const(1))))
+        b.emit(
+            MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", phase_of(b, channel), const(1)))
+        )
     with timers.timed(b, s, "fill"):
         b.emit(MBarrierExpect(ring.barriers, slot, sum(load.source.bytes for load in plan)))
         for load in plan:
             b.emit(load)
-    _advance(b, channel)
+    advance(b, channel)
 
 
 # -- all threads first

@@ -10,7 +10,7 @@ from tilebench.ir.expr import Const, Expr, Load, Var, binary, const, int_value, 
 from tilebench.ir.hopper import WgmmaWait
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
-from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory
+from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory, SyncWarp
 from tilebench.ir.tile import (
     Acquire,
     Assert,
@@ -18,6 +18,7 @@ from tilebench.ir.tile import (
     Bind,
     Break,
     Buffer,
+    Claimed,
     Continue,
     Evaluate,
     For,
@@ -85,6 +86,8 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
                 _print(b, s)
             case SyncThreads():
                 b.meet("; ".join(_because(s)), s.group)
+            case SyncWarp():
+                b.emit(s)
             case Issue():
                 _issue(b, s)
             case Wait() if s.token.kind == "wgmma":
@@ -139,6 +142,11 @@ def _wide_trips(b: Builder, s: For) -> int | None:
 
 def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     """A For with its own variable; unrolled when it indexes registers and its trips are few."""
+    if isinstance(s, Claimed):
+        from tilebench.passes.lower.claims import lower_claimed
+
+        lower_claimed(b, s, visit, False)
+        return
     if (count := _wide_trips(b, s)) is not None:
         from tilebench.passes.lower.nest import lower_vectorized
 
