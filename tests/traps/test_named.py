@@ -360,7 +360,7 @@ def an_index_that_is_out_from_the_start() -> Any:
         (a_slice_with_a_step, "TB219"),
         (a_macro_that_returns_from_a_branch, "TB104"),
         (a_name_after_its_loop, "TB105"),
-        (a_name_that_is_not_there, "TB120"),
+        (a_name_that_is_not_there, "TB121"),
         (two_conditions_for_all_of, "TB211"),
         (an_element_that_may_be_outside, "TB260"),
         (an_index_that_is_out_from_the_start, "TB218"),

@@ -97,5 +97,5 @@ INTRINSICS = _table(
     ),
     Intrinsic("f16x2", 2, "uint32", "two float32 rounded to float16, the first low", per_thread=True),
     Intrinsic("in_register", 1, "same", "x, which no compiler takes for a constant", per_thread=True),
-    Intrinsic("dp4a", 3, "int32", "c + sum of four int8 products packed in two int32", per_thread=True),
+    Intrinsic("dp4a", 3, "int32", "c + sum of four int8 products packed in two int32"),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from tilebench.errors import nearest
+from tilebench.ir.dtype import DType
 
 Status = Literal["supported", "translated", "accepted", "refused", "unknown"]
 
@@ -52,24 +53,33 @@ _ACCEPTED = {
 }
 
 
+_MOVED = {
+    "jit.jit": "jit",
+    "jit.compile": "compile",
+    "jit.par_compile": "par_compile",
+    "jit.JITKernel": "JITKernel",
+    "jit.Kernel": "JITKernel",
+    "dtypes": "language.dtypes",
+    "Layout": "layout.Layout",
+    "Fragment": "layout.Fragment",
+}
+"""Names of TileLang's modules that are elsewhere here (`tilebench.jit` is the decorator itself)."""
+
+
 def compat(name: str) -> Verdict:
     """The verdict on a name: `T.copy`, `tilelang.autotune`, `PassConfigKey.TL_ENABLE_FAST_MATH`, or bare."""
     plain = re.sub(r"^(T|tl|tilelang|tilebench|language|PassConfigKey)\.", "", name.strip())
     plain = re.sub(r"^(language|PassConfigKey)\.", "", plain)
-    if plain.startswith("TL_"):
-        return _pass_config(name, plain)
-    import tilebench
+    key = _key(name.strip(), plain)
+    if key is not None:
+        return _pass_config(name, key)
     import tilebench.language as language
     from tilebench.language.dtypes import NAMED
     from tilebench.language.names import refusal
 
     top_level = name.strip().startswith(("tilelang.", "tilebench.", "tl.")) and ".language." not in name
-    if top_level and not hasattr(language, plain):
-        try:
-            getattr(tilebench, plain.split(".")[0])
-        except AttributeError:
-            return Verdict(name, "unknown", f"tilebench has no such name{nearest(plain, dir(tilebench))}")
-        return Verdict(name, "supported", f"tilebench.{plain}")
+    if top_level:
+        return _of_module(name, plain)
     if plain in _TRANSLATED:
         return Verdict(name, "translated", _TRANSLATED[plain])
     if plain in _ACCEPTED:
@@ -77,21 +87,54 @@ def compat(name: str) -> Verdict:
     if plain in NAMED:
         error = NAMED[plain].refusal()
         return Verdict(name, "refused", error.why, error.fix)
-    if hasattr(language, plain):
+    if plain in language.__all__:
         doc = (getattr(language, plain).__doc__ or "").strip().partition("\n")[0]
         return Verdict(name, "supported", doc or "part of the language")
+    if isinstance(getattr(language, plain, None), DType):
+        return Verdict(name, "accepted", "it can be named and compared; a buffer or value of it is refused")
     refused = refusal(plain)
     if refused is not None:
         return Verdict(name, "refused", *refused)
     return Verdict(name, "unknown", f"the language has no such name{nearest(plain, language.__all__)}")
 
 
-def _pass_config(name: str, key: str) -> Verdict:
-    from importlib import import_module
+def _of_module(name: str, path: str) -> Verdict:
+    from tilebench.language import modules
 
-    options = import_module("tilebench.kernel.options")  # a layer above: asked for when a user asks
+    if path in _MOVED:
+        return Verdict(name, "translated", f"tilebench.{_MOVED[path]}")
+    try:
+        found = modules.resolve(path)
+    except AttributeError:
+        refused = modules.refusal(path)
+        if refused is not None:
+            return Verdict(name, "refused", *refused)
+        import tilebench
+
+        close = nearest(path.split(".")[0], dir(tilebench))
+        return Verdict(name, "unknown", f"tilebench has no such name{close}")
+    doc = (getattr(found, "__doc__", None) or "").strip().partition("\n")[0]
+    return Verdict(name, "supported", f"tilebench.{path}" + (f": {doc}" if doc else ""))
+
+
+def _key(name: str, plain: str) -> str | None:
+    """The member of PassConfigKey that a name or its text ("tl.enable_fast_math") means, if one."""
+    if "PassConfigKey." in name or plain.startswith(("TL_", "TIR_")):
+        return plain
+    keys = _options().PassConfigKey
+    return next((k for k, member in keys.__members__.items() if name in (k, member.value)), None)
+
+
+def _pass_config(name: str, key: str) -> Verdict:
+    options = _options()
     if key not in options.PassConfigKey.__members__:
         return Verdict(name, "accepted", "an unknown key: it changes nothing, and one warning says so")
     if options.PassConfigKey[key] in options.ACTING:
         return Verdict(name, "supported", "changes what is compiled")
     return Verdict(name, "accepted", "has no effect here, and one warning says so")
+
+
+def _options() -> Any:
+    from importlib import import_module
+
+    return import_module("tilebench.kernel.options")  # a layer above: asked for when a user asks

@@ -17,7 +17,7 @@ _FLOAT_UNARY = (
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
     *("erf", "sigmoid"),
 )
-_STEPS = ("floor", "ceil", "round", "trunc", "nearbyint")
+_STEPS = ("floor", "ceil", "trunc", "nearbyint")
 
 
 def _floating(value: Any) -> Expr:
@@ -54,7 +54,25 @@ def _step(name: str) -> Callable[..., Expr]:
     return function
 
 
-floor, ceil, round, trunc, nearbyint = (_step(n) for n in _STEPS)
+floor, ceil, trunc, nearbyint = (_step(n) for n in _STEPS)
+
+
+def round(x: Any, rounding_mode: Any = "ties-to-even", span: Any = None) -> Expr:
+    """x to the nearest whole number; of two that are as near the even one, or with "ties-away-from-zero" the
+    one further from 0. Integers as they are.
+    """
+    del span
+    if rounding_mode not in ("ties-to-even", "ties-away-from-zero", None):
+        raise TypeTileError(
+            "TB209",
+            f"rounding_mode={rounding_mode!r}",
+            why="it says which of two whole numbers that are as near is taken",
+            fix='"ties-to-even" or "ties-away-from-zero"',
+        )
+    return nearbyint(x) if rounding_mode != "ties-away-from-zero" else _round_away(x)
+
+
+_round_away = _step("round")
 
 
 def abs(x: Any) -> Expr:

@@ -62,6 +62,67 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "write two kernels",
     ),
     (
+        "Add$ Sub$ Mul$ Div$ Mod$ FloorDiv$ FloorMod$ Min$ Max$ EQ$ NE$ LT$ LE$ GT$ GE$ IntImm$ "
+        "FloatImm$ StringImm$ SizeVar$ Ramp$ Broadcast$ Shuffle$ Call$ CallEffectKind$ BufferLoad$ "
+        "ProducerLoad$ Reduce$ IterVar$ CommReducer$ PrimFunc$ Range$ JITFunc$ Let$ LetStmt$ If$ Then$ "
+        "Else$ While$ Assert$ let$ boolean$ broadcast$ ramp$ var$ void$ extract_lane likely$ "
+        "vector(high|low|combine)$ vscale$ get_active_lane_mask$ undef$ type_annotation$ fabs$",
+        "it builds a node of another compiler's expressions, by hand",
+        "write the Python: operators, if, while, assert, T.alloc_var, T.vectorized",
+    ),
+    (
+        "axis$ bind$ block(_attr|_name_suffix_context)?$ arg$ buffer$ buffer_(decl|store)$ env_thread$ "
+        "func_(attr|name|ret)$ index_map$ init$ iter_var$ launch_thread$ meta_var$ prefetch$ reads$ "
+        "writes$ realize$ sblock target$ where$ Ptr$ ret$ ignore_loop_partition$ call_kernel$ "
+        "get_let_value$ has_let_value$ KernelLaunchFrame$ WarpSpecializeFrame$",
+        "it is part of the schedule language under TileLang, which tile programs do not need",
+        "T.Kernel, T.alloc_shared, T.alloc_fragment and loops",
+    ),
+    (
+        "anylist_ call_(cpacked|llvm|pure) llvm_ TVMBackend isnullptr$ lookup_param$ q_multiply_shift "
+        "(start|end)_profile create_barriers$ thread_return$",
+        "it calls the run-time library of another compiler",
+        "write the computation in the language",
+    ),
+    (
+        "ptx_ compute_(gmma|umma) get_(ldmatrix|mma|swizzle)_ make_mma_ alloc_tcgen05 "
+        "increase_descriptor .*IntrinEmitter (WGMMA|TCGEN05)Descriptor",
+        "instructions of the tensor cores and their operands' layouts are chosen by the compiler",
+        "T.gemm(A, B, C), T.copy(A, S)",
+    ),
+    (
+        "(add|sub|mul|fma|max|min|abs)2$ fmul$",
+        "pairs of numbers are packed by the compiler where the target has such instructions",
+        "the same arithmetic on elements, in T.Parallel",
+    ),
+    (
+        "match_(any|all)_sync __ffs __fns shuffle_elect",
+        "this exchange between the threads of a warp is not part of the language",
+        "T.ballot(c), T.any_sync(c), T.shfl_xor(x, 1), T.get_lane_idx() == 0",
+    ),
+    (
+        "WS[A-Z]",
+        "what each warp does when is decided by the compiler",
+        "T.Pipelined, or T.ws(0) for a part of the program",
+    ),
+    (
+        "BaseTileScheduler PersistentTileScheduler meta_class",
+        "classes whose methods run on the device are not part of the language",
+        "for i, j in T.Persistent([m, n], blocks, bx):",
+    ),
+    ("PartialFragment", "layouts that hold part of a tile are not supported", "T.Fragment(shape, ...)"),
+    ("continue_loop$ break_loop$", "Python has the word", "continue, break or T.loop_break()"),
+    ("cdiv$", "this is the name of a Python function on numbers", "T.ceildiv(a, b)"),
+    ("sync_global$", "blocks do not wait for each other", "write two kernels"),
+    ("Any$", "it is a name of Python's typing", "from typing import Any"),
+    ("dyn$", "it is named in TileLang's pages, and not in TileLang", "n = T.dynamic('n')"),
+    (
+        "AnyDType$ (Boolean|BFloat16|TensorFloat32|U?Int\\d+|Float\\d+\\w*)$ get_tvm_dtype$ is_float4 "
+        "is_f8f6f4 validate_gemm_ab",
+        "it is a class or a question of TileLang's own element types",
+        "T.float16, T.int8, T.dtype(x)",
+    ),
+    (
         "float4_ float6_ float8_e3m4 float8_e8m0 .*fnuz",
         "this element type is not supported",
         "T.float8_e4m3, T.float8_e5m2 or a wider type",

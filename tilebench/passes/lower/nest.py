@@ -58,7 +58,7 @@ def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = N
         return
     if layout is None:
         layout = find_by_place(b.placed.loops, nest)
-        if layout is None:
+        if layout is None or layout.shape != extents:  # of another loop at the same place in the text
             layout, _ = loop_layout(nest, b.layouts, b.threads)
     with b.at(nest.loc):
         lower_nest(b, Loop(names, extents, layout), body, nest.coalesced_width)
