@@ -116,6 +116,21 @@ def test_floats_are_uniform_or_normal(target):
         assert abs((z > 1).mean() - 0.1587) < 0.03
 
 
+@pytest.mark.parametrize("target", ["interp", "cpu", "emu:sm_80"])
+def test_the_only_thread_of_a_block_may_be_named(target):
+    @T.prim_func
+    def f(A: T.Tensor((3, 4), "uint32")):
+        with T.Kernel(3, threads=1) as bx:
+            tx = T.get_thread_binding()
+            T.rng_init(5, bx, tx * 100)
+            for i in T.Parallel(4):
+                A[bx + tx, i] = T.rng_rand()
+
+    a = np.zeros((3, 4), np.uint32)
+    run(f, target, a)
+    assert a.tolist() == [[philox(5, bx, n) for n in range(4)] for bx in range(3)]
+
+
 def refused(program, code, words):
     with pytest.raises(TileError, match=words) as caught:
         tilebench.compile(program, target="cpu")

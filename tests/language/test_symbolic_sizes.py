@@ -74,3 +74,10 @@ def test_two_unknowns_are_not_determined_by_one_extent():
     with pytest.raises(TileError) as caught:
         tilebench.compile(f, target="cpu")
     assert caught.value.code == "TB265"
+
+
+def test_made_up_inputs_need_the_sizes_that_a_call_determines():
+    profiler = tilebench.compile(padded(), target="cpu").get_profiler()
+    with pytest.raises(ValueError, match="n is known only at the call"):
+        profiler.do_bench(dynamic_symbolic_constraints={"m": 4})
+    assert profiler.do_bench(dynamic_symbolic_constraints={"n": 4}, warmup=0, rep=1) > 0

@@ -66,6 +66,10 @@ class ScalarInput(LaunchError, ValueError):
     """A scalar parameter, for which no value can be made up."""
 
 
+class UnknownExtent(LaunchError, ValueError):
+    """An extent that only a call determines, for which none was given."""
+
+
 def make_input(
     param: Param,
     device: str,
@@ -87,10 +91,12 @@ def make_input(
         number = int_value(substitute(extent, {v: as_expr(int(extents[v.name])) for v in variables(extent)
                                                if extents and v.name in extents}))  # fmt: skip
         if number is None:
-            raise LaunchError(
+            missing = sorted(v.name for v in variables(extent) if v.name not in (extents or {}))
+            raise UnknownExtent(
                 "TB604",
                 f"{param.name} has a dynamic shape",
                 at=param.loc,
+                why=f"{', '.join(missing)} is known only at the call",
                 fix="pass input_tensors=[...] of the sizes you want, or "
                 "dynamic_symbolic_constraints={name: extent}",
             )

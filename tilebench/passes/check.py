@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilebench.errors import SyncError, TargetError, TypeTileError, located
-from tilebench.ir.expr import Expr, Load, Var, as_expr, int_value
-from tilebench.ir.rewrite import children, transform, walk
+from tilebench.ir.expr import Expr, Load, Var, as_expr, const, int_value
+from tilebench.ir.rewrite import children, substitute, transform, walk
 from tilebench.ir.solve import determined
 from tilebench.ir.tile import (
     AtomicRMW,
@@ -134,6 +134,8 @@ def _complete(kernel: Kernel) -> Kernel:
             return None
 
         body = transform(body, rule)
+    if kernel.thread_count == 1:  # what names the only thread differs between none
+        body = substitute(body, {kernel.thread: const(0, kernel.thread.dtype)})
     known = {id(b) for b in kernel.buffers}
     known.update(id(p.value) for p in kernel.params)
     tables = {id(b) for b in kernel.attributes.get("tables", {}).values()}
