@@ -1,14 +1,21 @@
-"""The rows whose programs stand in programs_gemm, _int4, _attention and _scan."""
+"""The rows whose programs stand in programs_gemm, _int4, _attention, _scan and _mamba."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.kernels import programs, programs_attention, programs_gemm, programs_int4, programs_scan
+from tests.kernels import (
+    programs,
+    programs_attention,
+    programs_gemm,
+    programs_int4,
+    programs_mamba,
+    programs_scan,
+)
 from tests.perf.cases import (
     REFERENCE,
     Candidate,
@@ -297,6 +304,19 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
     return Case("decode-mla", f"B{batch} H{heads} 512+64 S{seq}", candidates, prepare, flops, "TFLOP/s", 5e-3)
 
 
+TWO_BLOCKS: Mapping[str, Any] = {"TB_BLOCKS_PER_SM": 2}
+STAGED: Mapping[str, Any] = {"TB_STAGE_IN_LOOPS": True}
+
+
+def with_configs(c: Candidate, configs: Mapping[str, Any] | None = None) -> tuple[Candidate, ...]:
+    """It, it with the results of its loop staged, and both again with `configs`: two blocks an SM."""
+    found = (c, Candidate(f"{c.label}, staged", c.programs, {**c.configs, **STAGED}))
+    if configs is None:
+        return found
+    more = (Candidate(f"{x.label}, 2 blocks an SM", x.programs, {**x.configs, **configs}) for x in found)
+    return (*found, *more)
+
+
 def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128) -> Case:
     """Linear attention forward."""
     candidates = tuple(
@@ -315,6 +335,7 @@ def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128
             (64, 64, 3, 128),
         )
     )  # fmt: skip
+    candidates = (*with_configs(candidates[0], TWO_BLOCKS), *with_configs(candidates[1]), *candidates[2:])
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -388,10 +409,20 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
                 f"128x64 s2 t256, {block_H} heads",
                 partial(programs_scan.chunk_scan_heads, batch, seq, heads, block_H=block_H),
             )
-            for block_H in (4, 8, 10, 20)
+            for block_H in (8, 10)
         )
-        candidates = (*shared, *candidates[2:4])
-    candidates = both(candidates)
+        split = tuple(
+            one(
+                f"decay in factors, {block_H} heads",
+                partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
+            )
+            for block_H in (8, 4, 16, 20)
+        )
+        staged = tuple(with_configs(c)[1] for c in split[:2])
+        candidates = (*both((*staged, *split)), *both(shared), candidates[2])
+    else:
+        two = (with_configs(c, TWO_BLOCKS)[2] for c in (candidates[0], candidates[2]))
+        candidates = (*both(tuple(two)), *both((candidates[0], candidates[2])))
 
     def prepare(folder: Path | None) -> Setup:
         import torch

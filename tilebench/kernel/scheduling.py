@@ -11,6 +11,7 @@ from tilebench.ir.tile import Kernel, Stmt, TileOp
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
+from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.roles import PRODUCER
 from tilebench.passes.stages import Partitioned, Scheduled
 from tilebench.profiling.rings import tiles_of
@@ -101,7 +102,9 @@ def _persistent(scheduled: Scheduled) -> list[str]:
         return [f"blocks are handed out {order}"] if order else []
     blocks, count = int_value(scheduled.kernel.grid[0]), int_value(tiles.stop)
     how = f", {order}" if order else ""
-    return [f"{blocks} persistent blocks, one for each multiprocessor, go through {count} tiles{how}"]
+    each = blocks_per_sm(scheduled.kernel)
+    where = "one for each multiprocessor" if each == 1 else f"{each} for each multiprocessor"
+    return [f"{blocks} persistent blocks, {where}, go through {count} tiles{how}"]
 
 
 def _staged(partitioned: Partitioned, prim: Kernel) -> list[str]:

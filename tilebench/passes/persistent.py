@@ -1,4 +1,6 @@
-"""Persistent blocks: as many as the GPU has multiprocessors, each going through tiles one after the other.
+"""Persistent blocks: as many as the GPU holds, each going through tiles one after the other.
+
+That is one for each multiprocessor, or more where small blocks share one (passes/occupied.py).
 
 A block per tile starts with empty rings and ends with its result on the way; the next one waits for both. A
 persistent block keeps its producer running: while the consumers write a result, the next tile's operands
@@ -25,6 +27,7 @@ from tilebench.ir.rewrite import seq, substitute, variables, walk
 from tilebench.ir.simplify import simplify
 from tilebench.ir.tile import Bind, Buffer, Channel, Claimed, For, Kernel, Pipelined, Stmt
 from tilebench.ops.gemm import Gemm
+from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.rasterise import panel_of, permuted
 from tilebench.passes.stages import Selected
 from tilebench.passes.staging import PANEL, RESERVE, ring_bytes
@@ -63,13 +66,18 @@ def wanted(selected: Selected) -> bool:
         tiles_out = 2 * PANEL * products[0].mnk[0]
         if ring_bytes(selected) + tiles_out + RESERVE > facts.shared_per_block:
             return False
-    return target.kind == "cuda" and tiles >= ROUNDS * multiprocessors(target.arch or "")
+    return target.kind == "cuda" and tiles >= ROUNDS * _resident(selected)
+
+
+def _resident(selected: Selected) -> int:
+    """Blocks that the GPU holds at a time."""
+    return multiprocessors(selected.typed.target.arch or "") * blocks_per_sm(selected.kernel)
 
 
 def with_persistent_blocks(selected: Selected) -> Kernel:
     """The kernel with a loop over tiles around its body."""
     kernel = selected.kernel
-    blocks = multiprocessors(selected.typed.target.arch or "")
+    blocks = _resident(selected)
     sizes = [int_value(n) or 1 for n in kernel.grid]
     tiles = prod(sizes)
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)

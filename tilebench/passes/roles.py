@@ -2,12 +2,12 @@
 
 One role of all threads; or, where select gave the bulk copies to a producer, the program's own threads as
 consumers, a warpgroup each, and behind them one warpgroup of which a single thread starts the copies.
-Registers move from the producer to the consumers (setmaxnreg) when there are two consumer warpgroups or more:
-with one, a thread can have 255 anyway. A gemm's warps are laid out by its policy: the split with the smallest
-operand traffic (Square), as many as possible along M (FullRow) or N (FullCol). Dependences overrule Square: a
-row of the product stays in one warp where the program folds rows (a row's maximum or sum), or feeds the
-product to another gemm as its left operand (an accumulator's columns are then that operand's registers).
-Gemms into one accumulator share their split.
+Registers move from the producer to the consumers (setmaxnreg) when there are two consumer warpgroups or more
+on a multiprocessor: with one, a thread can have 255 anyway. A gemm's warps are laid out by its policy: the
+split with the smallest operand traffic (Square), as many as possible along M (FullRow) or N (FullCol).
+Dependences overrule Square: a row of the product stays in one warp where the program folds rows (a row's
+maximum or sum), or feeds the product to another gemm as its left operand (an accumulator's columns are then
+that operand's registers). Gemms into one accumulator share their split.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from tilebench.ops.gemm import Gemm, GemmWarpPolicy, wgmma
 from tilebench.ops.gemm.place import warp_splits
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.ops.reduce import Reduce
+from tilebench.passes.occupied import PRODUCER_REGISTERS, blocks_per_sm, consumer_registers
 from tilebench.passes.specialise import WARPGROUP
 from tilebench.passes.stages import Partitioned, Reason, RoleSpec, Selected
 
 PRODUCER = "producer"
-PRODUCER_REGISTERS = 24
-"""The least that setmaxnreg can ask for: one thread that starts copies needs no more."""
 
 
 def partition(selected: Selected) -> Partitioned:
@@ -68,22 +67,20 @@ def partition(selected: Selected) -> Partitioned:
                 Reason(f"as the earlier product into {g.c.buffer.name}", g.loc, _places(earlier[1])),
             )
         grids[g], reasons[g] = grid, reason
-    roles, registers = _roles(kernel.thread_count, selected.specialised)
+    roles, registers = _roles(kernel.thread_count, selected.specialised, blocks_per_sm(kernel))
     return Partitioned(selected, roles, grids, reasons, registers)
 
 
-def _roles(threads: int, specialised: bool) -> tuple[tuple[RoleSpec, ...], dict[str, int]]:
-    """The roles, and the registers that each asks for."""
+def _roles(threads: int, specialised: bool, blocks: int) -> tuple[tuple[RoleSpec, ...], dict[str, int]]:
+    """The roles, and the registers that each asks for; blocks: that share a multiprocessor."""
     if not specialised:
         return (RoleSpec("all", 0, threads),), {}
     consumers = threads // WARPGROUP
     roles = [RoleSpec(f"consumer{i}", i * WARPGROUP, WARPGROUP) for i in range(consumers)]
     roles.append(RoleSpec(PRODUCER, threads, WARPGROUP))
-    if consumers == 1:
+    if consumers == 1 and blocks == 1:
         return tuple(roles), {}
-    each = 65536 // (threads + WARPGROUP) // 8 * 8
-    spare = each * (consumers + 1) - PRODUCER_REGISTERS
-    registers = {r.name: min(240, spare // consumers // 8 * 8) for r in roles[:-1]}
+    registers = {r.name: consumer_registers(threads, blocks) for r in roles[:-1]}
     return tuple(roles), {**registers, PRODUCER: PRODUCER_REGISTERS}
 
 

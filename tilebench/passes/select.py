@@ -24,6 +24,7 @@ from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes import persistent
+from tilebench.passes.occupied import wanted_blocks, with_blocks
 from tilebench.passes.reductions import with_reductions_alone
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
@@ -43,6 +44,8 @@ def select(typed: Typed) -> Selected:
     if alone is not typed.kernel:
         typed = replace(typed, kernel=alone)
         chosen = _select(typed)
+    typed = replace(typed, kernel=with_blocks(typed.kernel, wanted_blocks(chosen)))
+    chosen = replace(chosen, typed=typed)
     going_round = persistent.wanted(chosen)
     kernel = with_staged_results(chosen, going_round)
     if going_round:

@@ -44,6 +44,8 @@ NO_STAGING = "TB_DISABLE_RESULT_STAGING"
 
 TOGETHER = "TB_STAGE_TOGETHER"
 """Pass config: panels that have a tile each are all staged before the first leaves: the threads meet once."""
+IN_LOOPS = "TB_STAGE_IN_LOOPS"
+"""Pass config: results of each iteration of a pipelined loop leave through shared memory too."""
 
 
 def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
@@ -58,18 +60,19 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or not products:
         return kernel
     free = _free_bytes(selected)
+    in_loops = bool(kernel.attributes.get("pass_configs", {}).get(IN_LOOPS, False))
     tiles: list[Buffer] = []
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, Copy) and s.source.buffer in results and s not in selected.typed.per_thread:
             product = results[s.source.buffer]
-            own = 2 * PANEL * product.mnk[0]
+            own = _own_bytes(s, product)
             alone = _by_rows(product, selected) and own <= free and (going_round or len(products) > 1)
             if not alone and len(products) > 1:
                 return s
             room = own if going_round or alone else ring_bytes(selected)
             return _staged(s, selected, room, going_round or alone, alone, tiles)
-        if isinstance(s, TileOp | Parallel | For | Pipelined | While):
+        if isinstance(s, TileOp | Parallel | For | While) or (isinstance(s, Pipelined) and not in_loops):
             return s
         return rebuild(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
 
@@ -77,6 +80,12 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     if not tiles:
         return kernel
     return replace(kernel, body=body, buffers=(*kernel.buffers, *tiles))
+
+
+def _own_bytes(s: Copy, product: Gemm) -> int:
+    """Of the small tiles through which a result leaves: two panels, one where it has no more."""
+    rows, columns, _ = product.mnk
+    return min(2, -(-columns * s.destination.dtype.bytes // PANEL)) * PANEL * rows
 
 
 def _by_rows(product: Gemm, selected: Selected) -> bool:
@@ -140,6 +149,15 @@ def _bytes(buffer: Buffer) -> int:
 def _free_bytes(selected: Selected) -> int:
     """Shared memory that the kernel's own tiles leave, in all their versions."""
     facts = selected.typed.target.facts
+    limit = facts.shared_per_block if facts is not None else 0
+    blocks = selected.kernel.attributes.get("min_blocks") or 1
+    if facts is not None and blocks > 1:
+        limit = min(limit, facts.shared_per_sm // blocks - facts.shared_reserved)
+    return limit - RESERVE - kept_bytes(selected) - ring_bytes(selected)
+
+
+def kept_bytes(selected: Selected) -> int:
+    """Shared memory of the kernel's own tiles that are not in rings of pipelined loops."""
     brought = {
         n.destination.buffer
         for n, i in selected.instructions.items()
@@ -153,8 +171,7 @@ def _free_bytes(selected: Selected) -> int:
         for p in walk(loop.body)
         if isinstance(p, Copy) and p.destination.buffer in brought
     }
-    limit = facts.shared_per_block if facts is not None else 0
-    return limit - RESERVE - once - ring_bytes(selected) + sum(_bytes(b) for b in pipelined)
+    return once - sum(_bytes(b) for b in pipelined)
 
 
 def ring_bytes(selected: Selected) -> int:

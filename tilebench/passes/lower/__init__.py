@@ -65,9 +65,7 @@ def lower(stage: Synchronised) -> Lowered:
     return Lowered(stage, program, tuple(b.conversions))
 
 
-def _handed_over(
-    stage: Synchronised, b: Builder, blocks: tuple[Var, ...]
-) -> tuple[Stmt, tuple[Role, ...]]:
+def _handed_over(stage: Synchronised, b: Builder, blocks: tuple[Var, ...]) -> tuple[Stmt, tuple[Role, ...]]:
     """What all threads do first, and the roles; `b` has written the permutation of the blocks, if any."""
     channels = list(stage.allocated.barriers)
     specs = stage.allocated.scheduled.placed.partitioned

@@ -17,10 +17,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from tilebench.errors import LayoutError
-from tilebench.ir.expr import Binary, Const, Expr, Load, Var, binary, cast, const, is_const
-from tilebench.ir.rewrite import variables, walk
+from tilebench.ir.expr import Binary, Call, Const, Expr, Load, Var, binary, cast, const, is_const
+from tilebench.ir.rewrite import children, variables, walk
 from tilebench.ir.simplify import Linear, from_linear, linear
 from tilebench.ir.thread import Memory, VectorCopy
 from tilebench.ir.tile import (
@@ -42,7 +45,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms
-from tilebench.passes.indices import register_expr
+from tilebench.passes.indices import evaluate, register_expr
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.packed import Words, lower_packed, plan_packed
@@ -89,12 +92,57 @@ def lower_nest(
             loop = Loop(loop.names, loop.extents, free_layout(node, b.threads)[0])
             resolved, lost = resolve_all(b, loop, body, own)
         if not lost:
-            Nest(b, loop, body, resolved, width).run()
+            _branches(b, loop, body, resolved, width)
             return
         from tilebench.passes.lower.convert import through_scratch
 
         with through_scratch(b, loop, body, lost) as exchanged:
             Nest(b, loop, exchanged, resolved, width).run()
+
+
+def _branches(
+    b: Builder, loop: Loop, body: Stmt, resolved: Mapping[object, Resolved], width: int | None
+) -> None:
+    """The nest; one that is an If on what a thread's registers have in common stands inside of that If."""
+    if not isinstance(body, If) or not is_common(body.condition, loop):
+        Nest(b, loop, body, resolved, width).run()
+        return
+    b.names.update(zip(loop.names, b.thread_coordinates(loop.layout), strict=True))
+    condition = b.simple(b.condition(body.condition))
+    for v in loop.names:
+        del b.names[v]
+    arms: list[Stmt] = []
+    for arm in (body.then, body.orelse):
+        with b.inside() as inside:
+            if arm is not None:
+                _branches(b, loop, arm, resolved, width)
+        arms.append(Seq(tuple(inside)))
+    then, orelse = arms
+    if isinstance(condition, Const):
+        b.emit(then if condition.value else orelse)
+        return
+    b.emit(If(condition, then, orelse if body.orelse is not None else None))
+
+
+def is_common(e: Expr, loop: Loop) -> bool:
+    """Whether an expression has one value in all registers of a thread, and more than one in the block."""
+    if not loop.layout.is_digits or any(loop.layout.padded_dims) or not variables(e) & set(loop.names):
+        return False
+    grids = np.unravel_index(np.maximum(loop.layout.elements(), 0), loop.extents)
+    values = dict(zip(loop.names, grids, strict=True))
+    return _is_common(e, values)
+
+
+def _is_common(e: Expr, values: Mapping[Var, Any]) -> bool:
+    if not variables(e) & set(values):
+        return True
+    if isinstance(e, Load | Call):
+        return False
+    found = None if e.dtype.is_float else evaluate(e, values)
+    if found is not None:
+        table = np.broadcast_to(np.asarray(found), next(iter(values.values())).shape)
+        return bool((table == table[:, :1]).all())
+    return not isinstance(e, Var) and all(_is_common(x, values) for x in children(e) if isinstance(x, Expr))
 
 
 def _reads_back(body: Stmt, lost: Sequence[Buffer]) -> bool:

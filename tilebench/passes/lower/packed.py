@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilebench.ir.dtype import float16, float32, uint16, uint32
-from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Var, binary, cast, const
+from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var, binary, cast, const, select
 from tilebench.ir.rewrite import rebuild, substitute, variables, walk
 from tilebench.ir.thread import Memory, VectorCopy
 from tilebench.ir.tile import Bind, Seq, Stmt, Store
@@ -116,6 +116,8 @@ def _one_store(body: Stmt) -> tuple[Store, Expr] | None:
 
 def _gains(value: Expr) -> bool:
     """Whether the value is worth it: it is made by arithmetic of float16."""
+    if isinstance(value, Select):
+        return _is_zero(value.orelse) and _gains(value.then)
     return isinstance(value, Binary) and value.op in ARITHMETIC and value.dtype == float16
 
 
@@ -236,13 +238,31 @@ def _settled(nest: Nest, e: Expr, register: int, coordinates: dict[Var, Any]) ->
 
 def _packs(low: Expr, high: Expr) -> bool:
     """Whether the arithmetic at the top can be done on both."""
+    if isinstance(low, Select) and isinstance(high, Select):
+        return _packs(low.then, high.then)
     return isinstance(low, Binary) and isinstance(high, Binary) and low.op == high.op
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and float(e.value) == 0.0 and not np.signbit(float(e.value))
 
 
 def _pack(low: Expr, high: Expr) -> Expr:
     """Both values, the first in the low half."""
     if isinstance(low, Const) and isinstance(high, Const):
         return const(_bits(low) | _bits(high) << 16, uint32)
+    if (
+        isinstance(low, Select)
+        and isinstance(high, Select)
+        and _is_zero(low.orelse)
+        and _is_zero(high.orelse)
+    ):
+        inside = binary(
+            "bitor",
+            select(low.condition, const(0xFFFF, uint32), const(0, uint32)),
+            select(high.condition, const(0xFFFF0000, uint32), const(0, uint32)),
+        )
+        return binary("bitand", _pack(low.then, high.then), inside)
     if isinstance(low, Binary) and isinstance(high, Binary) and low.op == high.op and low.op in ARITHMETIC:
         less = _whole(low.right, high.right) if low.op in ("sub", "add") else None
         if less is not None:
