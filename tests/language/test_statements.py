@@ -266,8 +266,8 @@ def test_statements_stand_inside_the_launch() -> None:
     assert refused(text).code == "TB108"
     after = "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        pass\n    T.clear(A)\n"
     assert refused(after).code == "TB108"
-    twice = "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        pass\n    with T.Kernel(1) as bx:\n        pass\n"
-    assert refused(twice).code == "TB108"
+    nested = "@T.prim_func\ndef main(A: T.Tensor((4,), 'float32')):\n    with T.Kernel(1) as bx:\n        with T.Kernel(1) as by:\n            pass\n"
+    assert refused(nested).code == "TB108"
 
 
 # ------------------------------------------------------------------ assert, print, with
