@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.views.fixture import load, make
 from tests.views.more import compared, everything, predicted, sliding, with_history
@@ -33,7 +34,7 @@ def assert_picture(still: Still) -> None:
     with Image.open(io.BytesIO(still.data)) as image:
         image.load()
         assert image.width >= 300
-        assert image.height >= 200
+        assert image.height >= 90, "three lines at least"
         assert len(image.convert("RGB").getcolors(1 << 16) or range(99)) > 8, "not one flat colour"
     assert len(still.alt) > 40
 
@@ -316,3 +317,16 @@ def test_an_exercise_reads_without_a_page() -> None:
     assert exercise.html(load()) == ""
     assert exercise.still(load()) is None
     assert "t00.q1" in whole.html(report)
+
+
+@pytest.mark.parametrize("view", ["passes", "warps", "compare", "findings", "exercise"])
+def test_a_still_reads_alone_and_in_the_board(view: str) -> None:
+    still = whole.STILLS[view](everything())
+    assert still is not None
+    assert_picture(still)
+    assert len(still.alt) >= 40
+    alone = whole.picture(everything(), (view,))
+    assert len(alone.data) <= PICTURE_BYTES
+    with Image.open(io.BytesIO(alone.data)) as both, Image.open(io.BytesIO(still.data)) as own:
+        assert both.height >= own.height, "nothing is squeezed"
+        assert np.asarray(own.convert("L")).min() < 60, "there is ink"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import textwrap
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,13 @@ def clip(text: str, limit: int) -> str:
     """At most `limit` characters on one line, control characters replaced, the cut shown by an ellipsis."""
     plain = "".join(c if c.isprintable() else " " for c in text)
     return plain if len(plain) <= limit else plain[: max(0, limit - 1)] + "…"
+
+
+def wrapped(text: str, width: int, most: int = 3) -> list[str]:
+    """The text in lines of at most `width` characters, at most so many; the cut shown by an ellipsis."""
+    plain = clip(text, 10_000)
+    lines = textwrap.wrap(plain, width) or [""]
+    return lines if len(lines) <= most else [*lines[: most - 1], clip(" ".join(lines[most - 1 :]), width)]
 
 
 def number(value: float) -> str:

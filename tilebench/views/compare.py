@@ -19,6 +19,7 @@ from tilebench.views.base import (
     new_figure,
     no_axes,
     png,
+    wrapped,
     write,
 )
 from tilebench.views.differences import compare
@@ -92,33 +93,73 @@ def html(report: Report) -> str:
     return out
 
 
+def _told(text: str) -> tuple[str, str]:
+    """('21.5 us', 'predicted: model of H200') of '21.5 us (predicted: model of H200)'; other texts whole."""
+    main, bracket, rest = text.partition(" (")
+    return (main, rest[:-1]) if bracket and rest.endswith(")") else (text, "")
+
+
+def _rows(info: CompareInfo) -> list[tuple[Delta, list[str], list[str], list[str]]]:
+    """Each pictured delta with its texts in lines: before, after, and where the numbers come from."""
+    rows: list[tuple[Delta, list[str], list[str], list[str]]] = []
+    for d in ordered(info)[:PICTURED]:
+        (old, one), (new, two) = (_told(t) if d.group != "result" else (t, "") for t in (d.before, d.after))
+        source = one if one == two or not two else two if not one else f"{one} → {two}"
+        rows.append((d, wrapped(old, 34), wrapped(new, 34), wrapped(source, 52, 2) if source else []))
+    return rows
+
+
+def _lines(row: tuple[Delta, list[str], list[str], list[str]]) -> int:
+    return max(1, len(row[1]), len(row[2]), len(row[3]), len(wrapped(row[0].change, 28, 2)))
+
+
+def height(info: CompareInfo) -> float:
+    """Inches that the picture needs."""
+    rows = _rows(info)
+    return 0.75 + 0.15 * sum(_lines(r) for r in rows) + 0.1 * len(rows)
+
+
 def paint(ax: Any, info: CompareInfo) -> None:
-    """Draw the deltas as a table with marks."""
+    """Draw the deltas as a table: what, before, after, how much and whether that is better, from where."""
     no_axes(ax)
+    rows = _rows(info)
+    gap = 0.7
+    total = 2.9 + sum(_lines(r) + gap for r in rows)
     ax.set_xlim(0, 1)
-    rows = ordered(info)
-    ax.set_ylim(PICTURED + 1.2, -0.6)
-    write(ax, 0, -0.2, clip(title(info), 90), fontsize=8.5, fontweight="bold")
-    for k, d in enumerate(rows[:PICTURED], 1):
-        ax.axhline(k - 0.5, color=LINE, linewidth=0.5)
+    ax.set_ylim(total, 0)
+    write(ax, 0, 0.5, clip(title(info), 90), fontsize=8.5, fontweight="bold")
+    for x, word in ((0.2, "before"), (0.43, "after"), (0.66, "change"), (0.8, "where the numbers come from")):
+        write(ax, x, 1.5, word, fontsize=6.5, color=QUIET)
+    y = 2.0
+    for d, old, new, source in rows:
+        ax.axhline(y, color=LINE, linewidth=0.5)
         colour = {"better": GOOD, "worse": BAD}.get(d.verdict, INK)
-        for x, word, ink, room in (
-            (0.0, d.what, QUIET, 34), (0.26, d.before, INK, 40), (0.55, d.after, INK, 40),
-            (0.84, f"{MARKS[d.verdict][:1]} {d.change}".strip(), colour, 22),
+        change = wrapped(f"{MARKS[d.verdict][:1]} {d.change}".strip(), 28, 2)
+        bold = "bold" if d.verdict else "normal"
+        for x, texts, ink, weight in (
+            (0.0, wrapped(_what(d), 34, 1), INK, "normal"),
+            (0.2, old, QUIET, "normal"), (0.43, new, INK, bold),
+            (0.66, change, colour, bold), (0.8, source, QUIET, "normal"),
         ):  # fmt: skip
-            write(ax, x, k, clip(word, room), fontsize=7, color=ink)
-    rest = len(rows) - PICTURED
+            for k, text in enumerate(texts):
+                size = 6 if x == 0.8 else 7
+                write(ax, x, y + gap / 2 + 0.5 + k, text, fontsize=size, color=ink, fontweight=weight)
+        y += _lines((d, old, new, source)) + gap
+    ax.axhline(y, color=LINE, linewidth=0.5)
+    rest = len(info.deltas) - len(rows)
     words = [f"{rest} more changes"] if rest > 0 else []
-    words += [f"layouts: {', '.join(m.buffer for m in info.layouts)}"] if info.layouts else []
-    words += [f"{t.level} +{t.added} -{t.removed}" for t in info.texts]
-    write(ax, 0, min(len(rows), PICTURED) + 1, clip("; ".join(words) or "", 150), fontsize=7, color=QUIET)
+    words += [f"layouts that moved: {', '.join(f'{m.buffer}{_moved(m)}' for m in info.layouts)}"][
+        : len(info.layouts)
+    ]
+    words += [f"{t.level} +{t.added} −{t.removed} lines" for t in info.texts]
+    write(ax, 0, y + 0.6, clip("; ".join(words), 170), fontsize=7, color=QUIET)
 
 
 def still(report: Report) -> Still | None:
     """The card as a picture, or None when there is nothing to compare."""
     if report.compare is None:
         return None
-    figure = new_figure(9.5, 3.8)
+    figure = new_figure(9.5, height(report.compare))
     paint(figure.add_axes((0.02, 0.02, 0.96, 0.96)), report.compare)
     return Still(png(figure), "image/png", sentence(report.compare))
 

@@ -17,6 +17,7 @@ from tilebench.views.base import (
     new_figure,
     no_axes,
     png,
+    wrapped,
     write,
 )
 
@@ -52,26 +53,39 @@ def sentence(info: ExerciseInfo) -> str:
     return "; ".join([headline(info), *failed[:3]])
 
 
+def _found(c: ClaimInfo) -> list[str]:
+    """What was found of a claim, in lines."""
+    return [line for name, text in parts(c) for line in wrapped(f"{name}: {text}", 150, 2)]
+
+
+def height(info: ExerciseInfo) -> float:
+    """Inches that the picture needs."""
+    return 0.45 + sum(0.3 + 0.15 * len(_found(c)) for c in info.claims[:PICTURED])
+
+
 def paint(ax: Any, info: ExerciseInfo) -> None:
-    """Draw the claims as lines with marks, what was found below each that does not hold."""
+    """Draw the claims as lines with marks, what was found below each."""
     no_axes(ax)
     ax.set_xlim(0, 1)
-    ax.set_ylim(PICTURED + 0.6, -0.9)
-    write(ax, 0, -0.5, clip(headline(info), 110), fontsize=8.5, fontweight="bold")
-    for k, c in enumerate(info.claims[:PICTURED]):
-        write(ax, 0.0, k + 0.1, MARKS[c.passed], color=COLOURS[c.passed], fontsize=7.5, fontweight="bold")
-        write(ax, 0.13, k + 0.1, clip(c.claim, 120), color=INK, fontsize=7.5)
-        found = "; ".join(f"{name}: {text}" for name, text in parts(c))
-        write(ax, 0.13, k + 0.46, clip(found, 165), color=QUIET, fontsize=6.5)
-        ax.axhline(k + 0.75, color=LINE, linewidth=0.5)
+    total = height(info)
+    ax.set_ylim(total, 0)
+    write(ax, 0, 0.12, clip(headline(info), 110), fontsize=8.5, fontweight="bold")
+    y = 0.3
+    for c in info.claims[:PICTURED]:
+        ax.axhline(y, color=LINE, linewidth=0.5)
+        write(ax, 0.0, y + 0.14, MARKS[c.passed], color=COLOURS[c.passed], fontsize=7.5, fontweight="bold")
+        write(ax, 0.13, y + 0.14, clip(c.claim, 120), color=INK, fontsize=7.5)
+        for k, line in enumerate(_found(c)):
+            write(ax, 0.13, y + 0.31 + 0.15 * k, line, color=QUIET, fontsize=6.5)
+        y += 0.3 + 0.15 * len(_found(c))
     if len(info.claims) > PICTURED:
-        write(ax, 0.13, PICTURED + 0.2, f"{len(info.claims) - PICTURED} more", color=QUIET, fontsize=7)
+        write(ax, 0.13, y + 0.1, f"{len(info.claims) - PICTURED} more", color=QUIET, fontsize=7)
 
 
 def still(report: Report) -> Still | None:
     """The claims as a picture, or None without an exercise."""
     if report.exercise is None:
         return None
-    figure = new_figure(9.5, 2.8)
+    figure = new_figure(9.5, height(report.exercise))
     paint(figure.add_axes((0.02, 0.03, 0.96, 0.94)), report.exercise)
     return Still(png(figure), "image/png", sentence(report.exercise))

@@ -18,6 +18,7 @@ from tilebench.views.base import (
     new_figure,
     no_axes,
     png,
+    wrapped,
     write,
 )
 
@@ -52,28 +53,54 @@ def sentence(report: Report) -> str:
     return f"{len(report.findings)} findings ({head}): {worst}"
 
 
+def _texts(f: Finding) -> tuple[list[str], list[str]]:
+    """(the finding, what to do) in lines."""
+    return wrapped(f"{f.kind}: {f.text}", 125, 3), wrapped(f"to do: {f.hint}", 145, 2) if f.hint else []
+
+
+def height(report: Report) -> float:
+    """Inches that the picture needs."""
+    texts = [_texts(f) for f in sorted_findings(report)[:PICTURED]]
+    return (
+        0.1 + sum(0.12 + 0.16 * (len(a) + len(b)) for a, b in texts) + 0.2 * (len(report.findings) > PICTURED)
+    )
+
+
 def paint(ax: Any, report: Report) -> None:
     """Draw the findings as lines with marks."""
     no_axes(ax)
     ax.set_xlim(0, 1)
-    ax.set_ylim(PICTURED + 0.5, -0.6)
+    ax.set_ylim(height(report), 0)
     found = sorted_findings(report)
-    for k, f in enumerate(found[:PICTURED]):
+    y = 0.05
+    for f in found[:PICTURED]:
         colour = {"error": BAD, "warning": WARN}.get(f.severity, QUIET)
         where = f"line {', '.join(str(s.line) for s in f.spans)}" if f.spans else ""
-        write(ax, 0.0, k, f"{MARKS[f.severity]} {f.severity}", color=colour, fontsize=7.5)
-        write(ax, 0.1, k, where, color=QUIET, fontsize=7)
-        write(ax, 0.19, k - 0.17, clip(f"{f.kind}: {f.text}", 130), color=INK, fontsize=7.5)
-        write(ax, 0.19, k + 0.22, clip(f.hint, 140), color=QUIET, fontsize=6.5)
-        ax.axhline(k + 0.5, color=LINE, linewidth=0.5)
+        text, todo = _texts(f)
+        write(
+            ax,
+            0.0,
+            y + 0.14,
+            f"{MARKS[f.severity]} {f.severity}",
+            color=colour,
+            fontsize=7.5,
+            fontweight="bold",
+        )
+        write(ax, 0.1, y + 0.14, clip(where, 16), color=QUIET, fontsize=7)
+        for k, line in enumerate(text):
+            write(ax, 0.19, y + 0.14 + 0.16 * k, line, color=INK, fontsize=7.5)
+        for k, line in enumerate(todo, len(text)):
+            write(ax, 0.19, y + 0.14 + 0.16 * k, line, color=QUIET, fontsize=6.5)
+        y += 0.12 + 0.16 * (len(text) + len(todo))
+        ax.axhline(y, color=LINE, linewidth=0.5)
     if len(found) > PICTURED:
-        write(ax, 0.19, PICTURED, f"{len(found) - PICTURED} more", color=QUIET, fontsize=7)
+        write(ax, 0.19, y + 0.1, f"{len(found) - PICTURED} more", color=QUIET, fontsize=7)
 
 
 def still(report: Report) -> Still | None:
     """The findings as a picture, or None when there are none."""
     if not report.findings:
         return None
-    figure = new_figure(9.5, 2.6)
+    figure = new_figure(9.5, height(report) + 0.1)
     paint(figure.add_axes((0.02, 0.03, 0.96, 0.94)), report)
     return Still(png(figure), "image/png", sentence(report))

@@ -23,6 +23,8 @@ from tilebench.views.base import (
     write,
 )
 
+HEIGHT = 4.6
+"""Inches of the picture."""
 MOST_BLOCKS = 65_536
 """Blocks of a grid over which reuse is counted."""
 Box = tuple[tuple[int, int], ...]
@@ -107,11 +109,58 @@ def paint(ax: Any, report: Report) -> None:
         i, j = w % m, w // m
         ax.add_patch(_box(j / n, 1 - (i + 1) / m, 1 / n, 1 / m, WARPS[w % 8]))
         write(ax, (j + 0.5) / n, 1 - (i + 0.5) / m, f"warp {w}", ha="center", fontsize=7)
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
+    ax.set_xlim(-0.005, 1.005)
+    ax.set_ylim(-0.005, 1.005)
     no_axes(ax)
     into = found[0].operands[2] if found and len(found[0].operands) == 3 else ""
     titled(ax, f"{m} x {n} warps over {clip(into, 16) or 'the product'}" if found else f"{m * n} warps")
+
+
+def paint_roles(ax: Any, report: Report) -> None:
+    """Draw a row of numbered warps for each role, its name and what it does below."""
+    found = roles(report)
+    notes = [r.note for r in report.roles] or [""] * len(found)
+    ops = {o.id: o.name for o in report.ops}
+    widest = max(8, *(count for _, _, count in found))
+    ax.set_xlim(0, widest)
+    ax.set_ylim(2.6 * len(found), 0)
+    no_axes(ax)
+    titled(ax, f"roles of the {sum(c for _, _, c in found)} warps of a block")
+    for k, (name, first, count) in enumerate(found):
+        y = 2.6 * k
+        for w in range(count):
+            ax.add_patch(_box(w + 0.04, y + 0.1, 0.92, 1.0, WARPS[(first + w) % 8]))
+            write(ax, w + 0.5, y + 0.62, str(first + w), ha="center", fontsize=6.5)
+        does = report.roles[k].ops if k < len(report.roles) else ()
+        names = ", ".join(dict.fromkeys(ops[o] for o in does if o in ops))
+        write(
+            ax, 0.04, y + 1.5, clip(f"{name}: {names}" if names else name, 44), fontsize=7, fontweight="bold"
+        )
+        write(ax, 0.04, y + 2.05, clip(notes[k] if k < len(notes) else "", 80), fontsize=6, color=QUIET)
+
+
+def paint_grid(ax: Any, report: Report) -> None:
+    """Draw the grid of blocks, the first one marked."""
+    grid = report.resources.grid
+    columns, rows = (*grid, 1)[:2]
+    shown_columns, shown_rows = min(columns, 8), min(rows, 8)
+    for y in range(shown_rows):
+        for x in range(shown_columns):
+            ax.add_patch(_box(x + 0.05, y + 0.05, 0.9, 0.9, WARPS[1] if x == y == 0 else PANEL))
+            if shown_columns <= 5:
+                write(ax, x + 0.5, y + 0.5, f"{x},{y}", ha="center", fontsize=6)
+    ax.set_xlim(0, max(shown_columns, shown_rows))
+    ax.set_ylim(max(shown_columns, shown_rows), 0)
+    ax.set_aspect("equal")
+    ax.set_anchor("NW")
+    no_axes(ax)
+    titled(ax, f"grid {' x '.join(map(str, grid))}")
+    cut = ", the first of them" if (shown_columns, shown_rows) != (columns, rows) else ""
+    note = ax.annotate(
+        f"block (0, 0) is marked{cut}", (0, 0), xytext=(0, -8), xycoords="axes fraction",
+        textcoords="offset points", fontsize=6.5, color=QUIET,
+    )  # fmt: skip
+    note.set_parse_math(False)
 
 
 def paint_tensor(ax: Any, report: Report, s: SliceInfo, tensor: BufferInfo) -> None:
@@ -161,16 +210,34 @@ def html(report: Report) -> str:
     return html_table(("role", "warps", ""), rows) + html_table(("what the compiler chose",), chosen)
 
 
-def still(report: Report) -> Still | None:
-    """The warps of a report and the first block's part of each tensor, or None without threads."""
-    if not roles(report):
-        return None
+def paint_all(ax: Any, report: Report) -> None:
+    """Draw the way down: grid, the first block's part of each tensor, roles, the warps of the product."""
+    no_axes(ax)
+    figure, place = ax.figure, ax.get_position()
+
+    def axes(x: float, y: float, width: float, height: float) -> Any:
+        left, low = place.x0 + x * place.width, place.y0 + y * place.height
+        return figure.add_axes((left, low, width * place.width, height * place.height))
+
     known = bool(report.resources.grid) and all(report.resources.grid)
     shown = tensors(report)[:4] if known else []
-    figure = new_figure(4 + 1.9 * len(shown), 2.8)
-    total = 4 + 1.9 * len(shown)
-    paint(figure.add_axes((0.12 / total, 0.05, 3.7 / total, 0.84)), report)
+    if known:
+        paint_grid(axes(0, 0.57, 0.17, 0.37), report)
     for k, (s, tensor) in enumerate(shown):
-        left = (4.1 + 1.9 * k) / total
-        paint_tensor(figure.add_axes((left, 0.14, 1.7 / total, 0.75)), report, s, tensor)
+        paint_tensor(axes(0.21 + 0.2 * k, 0.57, 0.18, 0.37), report, s, tensor)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    if any(s.trips > 1 for s, _ in shown):
+        text = "yellow: what block (0, 0) touches in all; red: in its first iteration"
+        write(ax, 0.21, 0.465, text, fontsize=6.5, color=QUIET)
+    paint_roles(axes(0, 0, 0.44, 0.36), report)
+    paint(axes(0.5, 0, 0.5, 0.36), report)
+
+
+def still(report: Report) -> Still | None:
+    """`paint_all` as a picture; None without threads."""
+    if not roles(report):
+        return None
+    figure = new_figure(9.5, HEIGHT)
+    paint_all(figure.add_axes((0.02, 0.03, 0.96, 0.95)), report)
     return Still(png(figure), "image/png", sentence(report))

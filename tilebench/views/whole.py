@@ -54,6 +54,7 @@ STILLS: dict[str, Callable[[Report], Still | None]] = {
     "compare": compare.still,
     "step": step.still,
     "exercise": exercise.still,
+    "passes": passes.still,
     "diff": diff.still,
     "findings": findings.still,
 }
@@ -96,7 +97,9 @@ def panels(report: Report, views: Sequence[str] = ()) -> list[tuple[str, int, Pa
             for info in smem.tiles(report)[: COLUMNS - len(found)]
         ]
     if "warps" in wanted and "warps" in views:
-        found.append(("warps", 1, partial(warps.paint, report=report)))
+        found.append(("warps", 3, partial(warps.paint_all, report=report)))
+    if "passes" in views and passes.changes(report):
+        found.append(("passes", 3, partial(passes.paint, report=report)))
     if "timeline" in wanted:
         found += [("timeline", 3, partial(timeline.paint, info=t)) for t in report.timelines[:2]]
     if "step" in wanted:
@@ -128,7 +131,7 @@ def rows_of(found: Sequence[tuple[str, int, Painter]]) -> list[list[tuple[str, i
 def picture(report: Report, views: Sequence[str] = ()) -> Still:
     """The whole board as one PNG on a light card."""
     rows = rows_of(panels(report, views))
-    heights = [{"timeline": 1.65, "step": 4.6, "compare": 3.3}.get(row[0][0], 2.8) for row in rows]
+    heights = [_height(report, row[0][0]) for row in rows]
     head = 0.62
     total = head + sum(heights) + 0.05
     width = 10.0
@@ -156,11 +159,29 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
                 "roofline": (0.34, 0.3),
                 "layout": (0.56, 0.3),
                 "smem": (0.52, 0.3),
+                "compare": (0.05, 0.05),
+                "exercise": (0.1, 0.1),
+                "findings": (0.1, 0.1),
+                "warps": (0.1, 0.1),
+                "passes": (0.1, 0.3),
             }.get(name, (0.42, 0.3))
             box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
             paint(figure.add_axes(box))
             x += share
     return Still(png(figure), "image/png", alt(report))
+
+
+def _height(report: Report, name: str) -> float:
+    """Inches of a row that starts with this view's panel."""
+    if name == "compare" and report.compare is not None:
+        return compare.height(report.compare) + 0.15
+    if name == "exercise" and report.exercise is not None:
+        return exercise.height(report.exercise) + 0.25
+    if name == "findings":
+        return findings.height(report) + 0.25
+    if name == "passes":
+        return passes.height(report) + 0.1
+    return {"timeline": 1.65, "step": 4.6, "warps": warps.HEIGHT}.get(name, 2.8)
 
 
 def _band(figure: Any, height: float) -> Any:
@@ -251,7 +272,11 @@ def page(reports: list[Report]) -> str:
         pictures = image(picture(report))
         folded = "".join(
             _folded(name, image(made))
-            for name, still in (("shared memory", smem.still), ("warps", warps.still))
+            for name, still in (
+                ("shared memory", smem.still),
+                ("warps", warps.still),
+                ("passes", passes.still),
+            )
             if (made := still(report)) is not None
         )
         sections.append(f"<section><h2>{esc(report.name)}</h2>{pictures}{html(report)}{folded}</section>")
