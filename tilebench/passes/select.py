@@ -29,10 +29,13 @@ from tilebench.passes.reductions import with_reductions_alone
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
+from tilebench.passes.stored_operands import with_operands_by_matrix
 
 ASYNCHRONOUS = "cp.async"
 BULK_REDUCE = "TB_BULK_REDUCE"
 """Pass config: atomic additions of shared tiles are bulk reductions where that can be."""
+NO_WGMMA = "TL_DISABLE_WGMMA"
+"""Pass config: no products of warpgroups."""
 
 
 def select(typed: Typed) -> Selected:
@@ -40,10 +43,11 @@ def select(typed: Typed) -> Selected:
     chosen = _select(typed)
     if not chosen.specialised:
         return chosen
-    alone = with_reductions_alone(chosen)
-    if alone is not typed.kernel:
-        typed = replace(typed, kernel=alone)
-        chosen = _select(typed)
+    for pass_ in (with_reductions_alone, with_operands_by_matrix):
+        changed = pass_(chosen)
+        if changed is not typed.kernel:
+            typed = replace(typed, kernel=changed)
+            chosen = _select(typed)
     typed = replace(typed, kernel=with_blocks(typed.kernel, wanted_blocks(chosen)))
     chosen = replace(chosen, typed=typed)
     going_round = persistent.wanted(chosen)
@@ -156,7 +160,11 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
 
 
 def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-    """The offers, less the warpgroup product where an operand cannot have the layout that it reads."""
+    """The offers, less the warpgroup product where it is not wanted, or where an operand cannot have the layout
+    that it reads.
+    """
+    if kernel.attributes.get("pass_configs", {}).get(NO_WGMMA):
+        return _without(offers, WGMMA, f"{NO_WGMMA} is set")
     layouts: Mapping[Buffer, object] = kernel.attributes.get("layouts", {})
     viewed = {b.view_of for b in kernel.buffers if b.view_of is not None}
     for region in (op.a, op.b):
