@@ -160,8 +160,8 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
 
 
 def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
-    """The offers, less the warpgroup product where it is not wanted, or where an operand cannot have the layout
-    that it reads.
+    """The offers, less the warpgroup product where it is not wanted, or where an operand cannot have its
+    layout.
     """
     if kernel.attributes.get("pass_configs", {}).get(NO_WGMMA):
         return _without(offers, WGMMA, f"{NO_WGMMA} is set")
