@@ -40,16 +40,20 @@ def test_a_parallel_loop_folds_rows_into_a_reducer(op: str, target: str) -> None
     np.testing.assert_allclose(b, rest.sum(1) if op == "sum" else rest.max(1), rtol=1e-4, atol=1e-5)
 
 
-def test_a_reducer_says_which_batches_there_are() -> None:
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [(0, "must be >= 1"), (16, "exceeds total output elements, 8"), (3, "must evenly divide the 8")],
+)
+def test_a_reducer_says_which_batches_there_are(batch: int, text: str) -> None:
     @T.prim_func
     def kernel(B: T.Tensor((8,), "float32")):
         with T.Kernel(1, threads=32):
             rows = T.alloc_reducer(8, "float32")
             T.clear(rows)
-            T.finalize_reducer(rows, batch=3)
+            T.finalize_reducer(rows, batch=batch)
             T.copy(rows, B)
 
-    with pytest.raises(ValueError, match="batch"):
+    with pytest.raises(ValueError, match=f"batch={batch}.*{text}"):
         tilebench.compile(kernel, target="interp")
 
 

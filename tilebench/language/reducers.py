@@ -93,7 +93,14 @@ def finalize_reducer(
     if batch < 1 or count % batch:
         raise BatchError(
             "TB245",
-            f"finalize_reducer: batch must be >= 1 and a divisor of {count}, got {batch}",
+            f"finalize_reducer: batch={batch}: "
+            + (
+                "batch must be >= 1"
+                if batch < 1
+                else f"it exceeds total output elements, {count}"
+                if batch > count
+                else f"it must evenly divide the {count} output elements"
+            ),
             why="that many elements are exchanged at once",
             fix="leave batch out",
         )
