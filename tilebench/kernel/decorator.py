@@ -18,6 +18,7 @@ from tilebench.errors import LaunchError, TileError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
+from tilebench.kernel.call_forms import CallForms
 from tilebench.kernel.compiled import Kernel, Origin
 from tilebench.kernel.launches import Launches, launches_of
 from tilebench.kernel.options import normalise
@@ -145,6 +146,7 @@ class JitFunction:
         self.function = function
         self.options = dict(options)
         self.kernels: dict[Any, Kernel] = {}
+        self.func = CallForms(function)
         functools.update_wrapper(self, function, updated=())
 
     @functools.cached_property
