@@ -145,6 +145,9 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None, un
         for name, step in passes():
             current = stage
             stage = run(name, lambda step=step, current=current: cast("Stage", step(current)), kernel.loc)
+            if isinstance(stage, Allocated) and stage.scheduled is not current:  # its rings were too long
+                k = len(snapshots) - 2
+                snapshots[k] = replace(snapshots[k], stage=stage.scheduled)
             if name == until:
                 break
     return Compilation(kernel, target, tuple(snapshots))

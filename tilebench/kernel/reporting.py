@@ -38,6 +38,7 @@ from tilebench.passes.stages import (
     Lowered,
     Partitioned,
     Placed,
+    Schedule,
     Scheduled,
     Selected,
     Synchronised,
@@ -317,6 +318,7 @@ def make_report(
         )
     if stages is not None:
         found += crowded(stages)
+        found += [_fewer(s) for s in stages.stage(Scheduled).schedules if s.wanted]
         lowered: Lowered = stages.stage(Lowered)
         found += [
             Finding("conversion", "info", r.text, tuple(s for s in (span(r.at),) if s))
@@ -443,6 +445,17 @@ def _passes(compilation: Any) -> tuple[PassInfo, ...]:
         )
         before = text
     return tuple(infos)
+
+
+def _fewer(s: Schedule) -> Finding:
+    """A loop whose ring has lost versions."""
+    place = span(s.loop.loc)
+    text = (
+        f"a producer keeps {s.stages} versions of a tile, not {s.wanted}: there is no shared memory for more"
+    )
+    return Finding(
+        "fewer-stages", "warning", text, (place,) if place else (), f"num_stages={s.stages} says so"
+    )
 
 
 def _code(kernel: Kernel, stages: Any) -> tuple[tuple[CodeText, ...], list[Finding]]:

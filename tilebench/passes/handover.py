@@ -74,9 +74,12 @@ the next ones come while the last are in use."""
 Overlap = Literal["", "carried", "trailing"]
 
 
-def hand_over(placed: Placed) -> Scheduled:
-    """The body with its copies given to the producer, and its products waited for."""
-    pass_ = _Handover(placed)
+def hand_over(placed: Placed, most: int | None = None) -> Scheduled:
+    """The body with its copies given to the producer, and its products waited for.
+
+    most: versions of a tile, where shared memory has no room for as many as a loop asks for.
+    """
+    pass_ = _Handover(placed, most)
     body = pass_.sequence(_parts(placed.kernel.body), False)
     return Scheduled(placed, seq(*body), tuple(pass_.schedules), pass_.versions)
 
@@ -99,8 +102,9 @@ def _parts(s: Stmt) -> list[Stmt]:
 class _Handover:
     """Rewrites sequences; collects channels, versions and schedules."""
 
-    def __init__(self, placed: Placed) -> None:
+    def __init__(self, placed: Placed, most: int | None = None) -> None:
         self.placed = placed
+        self.most = most
         self.instructions = placed.partitioned.selected.instructions
         self.configs = placed.kernel.attributes.get("pass_configs", {})
         self.schedules: list[Schedule] = []
@@ -314,6 +318,7 @@ class _Handover:
         start, stop = int_value(loop.start), int_value(loop.stop)
         if start is not None and stop is not None:
             stages = max(1, min(stages, stop - start))
+        wanted, stages = stages, min(stages, self.most or stages)
         parts = self.folded(written)
         rings, rest = self.channels(parts, stages)
         # With one version the next tile cannot come before the product that reads the last one is over.
@@ -328,7 +333,10 @@ class _Handover:
             if rings
             else "no tile is brought in"
         )
-        self.record(loop, parts, rings, stages, text + why, bool(overlap))
+        if stages < wanted:
+            text += f", not {wanted}: shared memory has no room for more"
+        fewer = wanted if stages < wanted and rings else 0
+        self.record(loop, parts, rings, stages, text + why, bool(overlap), fewer)
         k, loc = loop.var, loop.loc
         if overlap == "carried":
             body = self.consumed(rest, rings, True, carried=binary("gt", k, loop.start))
@@ -517,14 +525,16 @@ class _Handover:
         stages: int,
         text: str,
         overlap: bool,
+        wanted: int = 0,
     ) -> None:
-        """Keep what was decided."""
+        """Keep what was decided. wanted: versions asked for, when there is no room for so many."""
         copies = {id(c) for r in rings for c in r.copies}
         ops = [
             scheduled_op(p, stages - 1 if id(p) in copies else 0, n, id(p) in copies or self.is_product(p))
             for n, p in enumerate(q for q in parts if not isinstance(q, Bind))
         ]
-        self.schedules.append(Schedule(loop, stages, tuple(ops), Reason(text, loop.loc), overlap=overlap))
+        why = Reason(text, loop.loc)
+        self.schedules.append(Schedule(loop, stages, tuple(ops), why, overlap=overlap, wanted=wanted))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tilebench.ops.copy.bulk import ALIGNMENT as BULK_ALIGNMENT
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
 from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
+from tilebench.passes.handover import hand_over
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
 
@@ -41,8 +42,31 @@ class Life:
     last: int
 
 
+LEAST_STAGES = 2
+"""Versions with which a producer still runs ahead."""
+
+
 def allocate(scheduled: Scheduled) -> Allocated:
-    """Place every shared buffer. Raises TargetError TB521 with a table of bytes when they do not fit."""
+    """Place every shared buffer.
+
+    Rings that do not fit lose versions, down to two; the result's `scheduled` is then another one. Raises
+    TargetError TB521 with a table of bytes when the buffers do not fit even so.
+    """
+    try:
+        return _allocated(scheduled)
+    except TargetError as error:
+        if error.code != "TB521" or not scheduled.placed.partitioned.specialised:
+            raise
+        for most in range(max(scheduled.versions.values(), default=1) - 1, LEAST_STAGES - 1, -1):
+            try:
+                return _allocated(hand_over(scheduled.placed, most))
+            except TargetError as still:
+                if still.code != "TB521":
+                    raise
+        raise
+
+
+def _allocated(scheduled: Scheduled) -> Allocated:
     reuse = not scheduled.kernel.attributes.get("pass_configs", {}).get(NO_REUSE, False)
     lives = lifetimes(scheduled.body)
     slots: dict[Buffer, Slot] = {}

@@ -133,7 +133,8 @@ class ScheduledOp:
 class Schedule:
     """What was decided for one pipelined loop.
 
-    stages: versions of its buffers; ops in program order; why in `reason`.
+    stages: versions of its buffers; ops in program order; why in `reason`; wanted: versions asked for, when
+    shared memory has no room for so many.
     """
 
     loop: Pipelined
@@ -142,6 +143,7 @@ class Schedule:
     reason: Reason
     overlap: bool = False
     persistent: bool = False
+    wanted: int = 0
 
 
 @dataclass(frozen=True)
