@@ -1,7 +1,8 @@
 """`tilebench.tvm`: the few names of TVM that programs use beside the language. TVM itself is not here.
 
-`DataType("float16").bits`; `target.Target(...)`, as a value and as a context in which it is the target; and
-`error`, whose names are those of tilebench's errors.
+`DataType("float16").bits`; `target.Target(...)`, as a value and as a context in which it is the target;
+`tirx.decl_buffer(...)`, a buffer outside of any program, to look at; and `error`, whose names are those of
+tilebench's errors.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from typing import Any
 
 from tilebench import config
 from tilebench.errors import TileError
+from tilebench.ir.expr import as_expr
+from tilebench.ir.tile import Buffer
+from tilebench.language.alloc import as_shape
+from tilebench.language.dtypes import NAMED
 from tilebench.language.dtypes import dtype as DataType
 
-__all__ = ["DataType", "error", "target"]
+__all__ = ["DataType", "error", "target", "tirx"]
 
 
 class Target:
@@ -46,5 +51,12 @@ class Target:
         return f"Target({self.name!r})"
 
 
+def decl_buffer(shape: Any, dtype: Any = "float32", name: str = "buffer") -> Buffer:
+    """A global buffer that belongs to no program. T.view and T.reshape take it."""
+    kind = NAMED[dtype] if isinstance(dtype, str) and dtype in NAMED else DataType(dtype)
+    return Buffer(name, tuple(as_expr(s) for s in as_shape(shape)), kind, "global")
+
+
 target = SimpleNamespace(Target=Target)
+tirx = SimpleNamespace(decl_buffer=decl_buffer)
 error = SimpleNamespace(TVMError=TileError, InternalError=TileError)

@@ -84,3 +84,15 @@ def test_a_slice_of_another_width_is_refused() -> None:
 
     with pytest.raises(TileError, match="TB259"):
         tilebench.compile(program, target="interp")
+
+
+def test_a_buffer_of_no_program_can_be_viewed() -> None:
+    from tilebench.tvm import tirx
+
+    nibbles = tirx.decl_buffer((4, 6), "float4_e2m1fn", name="nibbles")
+    octets = T.view(nibbles, (4, 3), dtype=T.uint8)
+    assert (str(octets.dtype), tuple(int(n) for n in octets.shape)) == ("uint8", (4, 3))
+    assert octets.data.same_as(nibbles.data)
+    assert not octets.same_as(nibbles)
+    with pytest.raises(AssertionError):
+        T.view(nibbles, (4, 4), dtype=T.uint8)

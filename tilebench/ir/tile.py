@@ -55,6 +55,15 @@ class Buffer:
         assert all(s is not None for s in sizes), f"{self.name} has a symbolic shape"
         return tuple(s for s in sizes if s is not None)
 
+    @property
+    def data(self) -> Buffer:
+        """The buffer whose storage this is: what a view is of, else itself."""
+        return self if self.view_of is None else self.view_of.data
+
+    def same_as(self, other: object) -> bool:
+        """Whether the other is this very buffer."""
+        return self is other
+
     def __getitem__(self, index: Any) -> Load:
         """An element load: for tests, ops and passes. The front-end handles the user's own indexing."""
         indices = cast("tuple[Any, ...]", index) if isinstance(index, tuple) else (index,)
