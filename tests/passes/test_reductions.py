@@ -14,9 +14,12 @@ from tests.kernels import programs_attention
 from tests.ops.test_examples import arguments, shape_of
 from tests.passes.emulated import assert_emulated_is_interp
 from tests.passes.test_handover import HOPPER, configured, nodes, stage
+from tilebench import compile as tb_compile
+from tilebench.backends.cuda.sass import disassemble
+from tilebench.backends.cuda.sass_order import order
 from tilebench.backends.emulator import run_program
 from tilebench.ir.expr import int_value
-from tilebench.ir.hopper import BulkStore, BulkWait, FenceProxyAsync, WgmmaWait
+from tilebench.ir.hopper import BulkStore, BulkWait, FenceProxyAsync, StMatrix, WgmmaWait
 from tilebench.ir.rewrite import transform, walk
 from tilebench.ir.thread import Barrier, Program, Role
 from tilebench.ir.tile import For, Issue, Kernel, Pipelined, Release, Seq, Stmt, Versioned, Wait
@@ -124,6 +127,48 @@ def test_two_blocks_that_store_instead_of_adding_race() -> None:
     error = run_program(dataclasses.replace(program, roles=roles), arguments(kernel, 1, True), {}).first_error
     assert error is not None
     assert "race" in error[0].kind
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_in_machine_code_dq_leaves_while_dk_is_multiplied(causal: bool) -> None:
+    prim = programs_attention.attention_backward_overlapped(4, 16, 4096, 128, causal)
+    configs = {"TB_BULK_REDUCE": True, "TB_STORE_OPERANDS_BY_MATRIX": True}
+    built = tb_compile(prim, target="cuda:sm_90a", pass_configs=configs).executable.built
+    assert built.warnings == ()
+    assert built.spill_bytes == 0
+    found = order(disassemble(built.binary).text, ("HGMMA", "WARPGROUP.DEPBAR", "UTMAREDG", "STSM"))
+    way = found[found.index("STSM x4") :]
+    assert way[:5] == ("STSM x4", "HGMMA x12", "WARPGROUP.DEPBAR 1", "UTMAREDG x2", "WARPGROUP.DEPBAR 0")
+
+
+# -- operands that are stored for another product
+
+
+@pytest.mark.parametrize("threads", [128, 256])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_an_operand_in_registers_is_stored_by_stmatrix(dtype: str, threads: int) -> None:
+    d = Draft("both_ways", (1,), threads)
+    A, B = d.tensor("A", (128, 96), dtype), d.tensor("B", (96, 64), dtype)
+    C, D = d.tensor("C", (128, 64), "float32", "out"), d.tensor("D", (64, 64), "float32", "out")
+    A_s, B_s = d.shared("A_s", (128, 32), dtype), d.shared("B_s", (32, 64), dtype)
+    s, p = d.fragment("s", (128, 64), "float32"), d.fragment("p", (128, 64), dtype)
+    p_s = d.shared("p_s", (128, 64), dtype)
+    c, e = d.fragment("c", (128, 64), "float32"), d.fragment("e", (64, 64), "float32")
+    d.add(clear(s))
+    with d.pipelined(3, 2) as k:
+        d.add(copy(A[0, k * 32], A_s), copy(B[k * 32, 0], B_s), gemm(A_s, B_s, s))
+    W, W_s = d.tensor("W", (64, 64), dtype), d.shared("W_s", (64, 64), dtype)
+    d.add(copy(W[0, 0], W_s), copy(s, p), copy(p, p_s))
+    d.add(gemm(p, W_s, c, clear_accum=True), gemm(p_s, p_s, e, transpose_A=True, clear_accum=True))
+    d.add(copy(c, C[0, 0]), copy(e, D[0, 0]))
+    plain = d.kernel()
+    kernel = configured(plain, TB_STORE_OPERANDS_BY_MATRIX=True)
+    names = [
+        i.name for op, i in stage(kernel, Selected).instructions.items() if getattr(op, "operand", False)
+    ]
+    assert names == ["stmatrix"]
+    assert len(nodes(kernel, StMatrix)) > len(nodes(plain, StMatrix))
+    assert_emulated_is_interp(kernel, target=HOPPER)
 
 
 # -- the later of two stages

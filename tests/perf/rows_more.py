@@ -560,10 +560,16 @@ def overlapped_backward(shape: tuple[int, int, int, int], causal: bool) -> Itera
     """The backward pass with dQ on its way out under the next product: element by element from a shared tile,
     in bulk, and in bulk from an iteration later.
     """
+    bulk = {"TB_BULK_REDUCE": True}
+    matrix = {**bulk, "TB_STORE_OPERANDS_BY_MATRIX": True}
+    lone = {"TB_PERSISTENT": False}
     ways: dict[str, tuple[bool, dict[str, Any]]] = {
-        "dQ by shared tile": (False, {}),
-        "dQ in bulk": (False, {"TB_BULK_REDUCE": True}),
-        "dQ in bulk, later": (True, {"TB_BULK_REDUCE": True, "TB_STAGES_BY_HAND": True}),
+        "dQ by shared tile": (False, lone),
+        "dQ in bulk": (False, bulk),
+        "dQ in bulk, one block a tile": (False, {**bulk, **lone}),
+        "dQ in bulk, dS by matrix": (False, matrix),
+        "dQ in bulk, dS by matrix, one block a tile": (False, {**matrix, **lone}),
+        "dQ in bulk, later, one block a tile": (True, {**matrix, **lone, "TB_STAGES_BY_HAND": True}),
     }
     for label, (trailing, configs) in ways.items():
         yield Candidate(
@@ -599,7 +605,7 @@ def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096
         )
         for bm, bn, stages, threads in ((128, 64, 2, 256), (128, 64, 3, 256))
     )
-    candidates = both((*candidates, *overlapped_backward(shape, causal)))
+    candidates = (*both(candidates), *overlapped_backward(shape, causal))
 
     def prepare(folder: Path | None) -> Setup:
         import torch

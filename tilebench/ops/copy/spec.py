@@ -54,6 +54,8 @@ class Copy(Op):
     outside: Expr | None = None
     alone: bool = False
     """Set by passes: each warpgroup copies rows of its own, so that only its own threads need to meet."""
+    operand: bool = False
+    """Set by passes: the source is a left operand of warpgroup products, in registers, rows by warpgroup."""
 
     @property
     def reads(self) -> tuple[Region, ...]:

@@ -1,0 +1,59 @@
+"""Left operands in registers that a second product reads from shared memory: stored by stmatrix.
+
+The backward pass of attention has such a one: dS^T is the left operand of dK, and dQ needs it transposed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilebench.ir.rewrite import transform, walk
+from tilebench.ir.tile import Kernel, Stmt, TileOp
+from tilebench.ops.copy import Copy
+from tilebench.ops.gemm import Gemm, GemmWarpPolicy
+from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.ops.gemm.wgmma import splits
+from tilebench.passes.stages import Selected
+
+BY_MATRIX = "TB_STORE_OPERANDS_BY_MATRIX"
+"""Pass config: such copies are made by stmatrix."""
+
+
+def with_operands_by_matrix(selected: Selected) -> Kernel:
+    """The kernel with `operand` set on these copies; itself when there are none, or the config is not set."""
+    kernel = selected.kernel
+    if not kernel.attributes.get("pass_configs", {}).get(BY_MATRIX, False):
+        return kernel
+    groups = kernel.thread_count // 128
+    products = [
+        n for n in walk(kernel.body) if isinstance(n, Gemm) and selected.instructions[n].name == WGMMA
+    ]
+    left = {g.a.buffer for g in products if _by_rows(g, groups)}
+    read = {r.buffer for g in products for r in (g.a, g.b) if r.buffer.scope == "shared"}
+    fresh: dict[Stmt, Stmt] = {
+        c: replace(c, operand=True)
+        for c in walk(kernel.body)
+        if isinstance(c, Copy)
+        and not c.operand
+        and c.source.buffer in left
+        and c.destination.buffer in read
+        and c.source.is_whole
+        and c.destination.is_whole
+        and c.source.dtype == c.destination.dtype
+    }
+    if not fresh:
+        return kernel
+    return replace(
+        kernel, body=transform(kernel.body, lambda n: fresh.get(n) if isinstance(n, TileOp) else None)
+    )
+
+
+def _by_rows(g: Gemm, groups: int) -> bool:
+    """Whether A is in registers, the rows of each warpgroup its own."""
+    if g.a.buffer.scope != "fragment" or not g.a.is_whole or g.policy is GemmWarpPolicy.FullCol:
+        return False
+    m, n, _ = g.mnk
+    return (groups, 1) in splits(m, n, groups * 128)
+
+
+__all__ = ["with_operands_by_matrix"]
