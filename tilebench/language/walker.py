@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from tilebench.errors import InternalError, Loc, SyntaxTileError, TileError, TypeTileError
+from tilebench.errors import ArgumentError, InternalError, Loc, SyntaxTileError, TileError, TypeTileError
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Call, Expr, Load, Var, as_expr, const
 from tilebench.ir.rewrite import seq, walk
@@ -418,13 +418,13 @@ _WORDS = {
 
 
 def _fits(value: Any, buffer: Buffer, at: Loc | None) -> None:
-    """Raise TypeTileError TB251 for a number that the variable cannot hold."""
+    """Raise ArgumentError TB251 for a number that the variable cannot hold."""
     kind = buffer.dtype
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return
     if value > kind.max or value < kind.min:
         limit, word = (kind.max, "maximum") if value > kind.max else (kind.min, "minimum")
-        raise TypeTileError(
+        raise ArgumentError(
             "TB251",
             f"{buffer.name}: {value!r} exceeds {word} of {kind} ({limit!r})",
             at=at,

@@ -30,6 +30,7 @@ from tilebench.ops.copy import Copy
 from tilebench.passes.carried import check_carried
 from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
+from tilebench.passes.large import wide_indices
 from tilebench.passes.ranges import check_indices
 from tilebench.passes.stages import Typed
 from tilebench.passes.uniform import per_thread_statements
@@ -56,7 +57,7 @@ def check(kernel: Kernel, target: Target) -> Typed:
             fix="kernel.parts[0] is the first launch, a kernel by itself",
         )
     _check_launch(kernel, target)
-    kernel = spread_groups(_complete(kernel))
+    kernel = wide_indices(spread_groups(_complete(kernel)))
     _check_buffers(kernel)
     for node in walk(kernel.body):
         if isinstance(node, Op):
