@@ -529,7 +529,8 @@ class TriedPoint:
     state: 'predicted' (from the stages, nothing compiled: registers are an estimate), 'compiled' (registers
     and spills from the compiler's log), 'illegal' (reason says why); point: on the roofline, its time
     predicted; milliseconds: what finding this out took; kept: pinned by the user; id: of the report, once
-    compiled.
+    compiled. measured: the time of a launch, where it was run; ok and verdict: whether its result was right;
+    problem: why running it failed.
     """
 
     config: dict[str, str]
@@ -541,6 +542,10 @@ class TriedPoint:
     milliseconds: float = 0.0
     kept: bool = False
     id: str = ""
+    measured: Figure | None = None
+    ok: bool | None = None
+    verdict: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True)

@@ -406,6 +406,85 @@ def test_keep_is_answered_on_the_roofline_and_on_the_card(page: Any) -> None:
     assert page.locator(".tb-point").count() == 4
 
 
+RAN = {
+    "measured": {
+        "value": 30.5, "unit": "us", "provenance": "measured", "device": "NVIDIA H200", "low": 30.1,
+        "high": 31.0, "rounds": 20, "note": "with the inputs of its call",
+    },
+    "ok": True,
+    "verdict": "correct against torch: within the running error bound",
+}  # fmt: skip
+
+
+def tell(page: Any, message: dict[str, Any]) -> None:
+    page.evaluate("(m) => window.board.model.tell(m)", message)
+
+
+def test_run_and_measure_shows_measured_beside_predicted(page: Any) -> None:
+    answering(page)
+    mount(page, sliding())
+    here = {"num_stages": "3", "block_M": "128"}
+    button, stop = (page.get_by_role("button", name=n, exact=True) for n in ("run and measure", "stop"))
+    button.click()
+    assert page.evaluate("window.messages").pop() == {"kind": "measure", "config": here}
+    assert button.is_disabled()
+    for text in ("compiling", "running", "comparing", "timing"):
+        tell(page, {"kind": "running", "config": here, "text": text})
+        assert page.locator(".tb-state[data-state=busy]").inner_text() == f"{text}…"
+        assert status(page).endswith(f"; {text}")
+    assert not stop.is_disabled()
+    point = to_json(sliding())["whatif"]["tried"][0]
+    tell(page, {"kind": "measured", "point": {**point, **RAN}})
+    panel = page.locator(".tb-panel").inner_text()
+    assert "30.5 us (measured on NVIDIA H200; median of 20 rounds" in panel
+    assert "21.5 us (predicted: model of H200 SXM" in panel
+    assert "correct against torch" in panel
+    assert "with the inputs of its call" in panel
+    assert "; measured 30.5 us on NVIDIA H200, right" in status(page)
+    assert page.locator(".tb-state[data-state=busy]").count() == 0
+    row = page.locator(".tb-tall tbody tr").first.inner_text()
+    assert "30.5 us, right" in row
+    assert "measured on NVIDIA H200" in page.locator(".tb-tall caption").inner_text()
+
+
+def test_a_run_that_fails_says_why_and_loses_nothing(page: Any) -> None:
+    answering(page)
+    mount(page, sliding())
+    point = {**to_json(sliding())["whatif"]["tried"][0], **RAN}
+    tell(page, {"kind": "measured", "point": point})
+    page.get_by_role("button", name="run and measure", exact=True).click()
+    tell(page, {"kind": "measured", "point": {**point, "problem": "the GPU is out of memory"}})
+    panel = page.locator(".tb-panel").inner_text()
+    assert "it did not run: the GPU is out of memory" in panel
+    assert "30.5 us (measured on NVIDIA H200" in panel
+    assert "21.5 us (predicted" in panel
+    tell(
+        page, {"kind": "measured", "point": {**point, "ok": False, "verdict": "C is wrong: 3 of 9 elements"}}
+    )
+    assert "C is wrong: 3 of 9 elements" in page.locator(".tb-panel").inner_text()
+    assert "30.5 us, wrong" in page.locator(".tb-tall tbody tr").first.inner_text()
+    tell(page, {"kind": "error", "text": "RuntimeError: <b>no</b>"})
+    assert "RuntimeError: <b>no</b>" in status(page)
+    assert not page.get_by_role("button", name="run and measure", exact=True).is_disabled()
+
+
+def test_a_run_can_be_ended(page: Any) -> None:
+    answering(page)
+    mount(page, sliding())
+    here = {"num_stages": "3", "block_M": "128"}
+    page.get_by_role("button", name="run and measure", exact=True).click()
+    tell(page, {"kind": "running", "config": here, "text": "timing"})
+    page.get_by_role("button", name="stop", exact=True).click()
+    assert page.evaluate("window.messages").pop() == {"kind": "stop"}
+    tell(page, {"kind": "cancelled", "config": here})
+    assert "the run was ended" in status(page)
+    assert not page.get_by_role("button", name="run and measure", exact=True).is_disabled()
+    slide(page, "num_stages").focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    assert page.get_by_role("button", name="run and measure", exact=True).is_disabled(), "illegal"
+
+
 def test_without_a_kernel_the_points_that_were_tried_remain(page: Any) -> None:
     data = model_data(sliding())
     page.evaluate(

@@ -61,6 +61,13 @@ def test_a_slider_predicts_compiles_and_keeps(chrome: Any, lab: tuple[str, Path]
     mark = board.get_by_role("button", name="block_K 512: illegal")
     assert "shared memory" in mark.get_attribute("aria-label")
 
+    board.get_by_role("button", name="run and measure").click()
+    page.wait_for_function(
+        "() => /measured [\\d.]+ [mu]s on .*, right/"
+        ".test(document.querySelector('.tb-panel .tb-status').textContent)"
+    )
+    assert "made-up inputs" in board.locator(".tb-panel").first.inner_text()
+
     board.get_by_role("button", name="keep").click()
     page.wait_for_selector(".tb-state[data-state=kept]")
     board.get_by_role("tab", name="changes").click()

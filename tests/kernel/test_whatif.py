@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import tilebench
 import tilebench.language as T
@@ -22,6 +23,7 @@ from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.whatif import WhatIf, whatif
 from tilebench.kernel.whatif_panel import Panel
 from tilebench.report import REPORT_MIME, Report, from_json
+from tilebench.views.whatif import html as whatif_html
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 SMALL = {"M": 256, "N": 256, "K": 256}
@@ -304,3 +306,131 @@ def test_a_hostile_message_is_refused_in_words(message: object) -> None:
     panel.hear(message)
     assert [m["kind"] for m in heard.messages] == ["error"]
     assert panel.thread is None
+
+
+# ------------------------------------------------------------------ run and measure
+
+absent = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+
+
+def product(a: Any, b: Any) -> Any:
+    return a.float() @ b.float()
+
+
+def small(**options: Any) -> WhatIf:
+    return whatif(programs.gemm, M=64, N=64, K=64, block_M=32, block_N=32, num_stages=[1, 2], **options)
+
+
+@absent
+def test_a_point_is_run_checked_and_measured_on_this_machine() -> None:
+    w = small(ref=product)
+    steps: list[str] = []
+    point = w.measure(said=steps.append, num_stages=2)
+    assert point.measured is not None
+    assert point.measured.provenance == "measured"
+    assert point.measured.unit in ("us", "ms")
+    assert "not the one of the prediction" in point.measured.note
+    assert point.measured.device
+    assert point.measured.value > 0
+    assert "made-up inputs" in point.measured.note
+    assert point.ok is True
+    assert point.verdict.startswith("correct against torch")
+    assert point.point is not None, "the prediction stays beside it"
+    assert steps[:3] == ["compiling", "running", "comparing"]
+    assert set(steps[3:]) == {"timing"}
+    assert ", right" in repr(w)
+    assert "measured on" in whatif_html(w.report())
+
+
+@absent
+def test_it_runs_with_the_inputs_of_the_call_and_leaves_them_alone() -> None:
+    with config.using(target="cpu"):
+        kernel = tilebench.jit(programs.gemm).compile(64, 64, 64, block_M=32, block_N=32)
+        a, b = torch.randn(64, 64).half(), torch.randn(64, 64).half()
+        c = torch.zeros(64, 64).half()
+        kernel(a, b, c)
+        done = c.clone()
+        w = whatif(kernel, num_stages=[1, 2], ref=product)
+        point = w.measure(num_stages=1)
+    assert point.measured is not None
+    assert "the inputs of its call" in point.measured.note
+    assert point.ok is True
+    assert torch.equal(c, done)
+    del a, b, c, w
+    assert not whatif(kernel, num_stages=[1, 2]).inputs.by_name, "tensors do not live longer for it"
+
+
+@absent
+def test_a_wrong_result_says_so_and_is_timed_all_the_same() -> None:
+    point = small(ref=lambda a, b: product(a, b) + 1).measure()
+    assert point.ok is False
+    assert "is wrong" in point.verdict
+    assert point.measured is not None
+
+
+@absent
+def test_what_goes_wrong_is_said_and_nothing_is_lost() -> None:
+    w = small()
+    before = w.measure()
+    assert before.measured is not None
+    w.ref = lambda a, b: a.nonsense()
+    after = w.measure()
+    assert "the reference failed" in after.problem
+    assert after.measured == before.measured
+    assert after.point == before.point
+    w.ref = None
+    assert w.measure().problem == ""
+    given = small(args=[torch.zeros(3)])
+    assert "arguments" in given.measure().problem
+
+
+@absent
+def test_a_run_ends_between_its_steps() -> None:
+    w = small()
+    steps: list[str] = []
+    with pytest.raises(Cancelled):
+        w.measure(said=steps.append, ended=lambda: "running" in steps)
+    assert steps == ["compiling", "running"]
+    assert w.predict().measured is None
+
+
+@absent
+def test_a_launch_of_minutes_is_not_begun_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilebench.profiling import cpu_peaks
+
+    monkeypatch.setattr(cpu_peaks, "peaks", lambda: (1e-6, 1.0))
+    assert "would take at least" in small().measure().problem
+
+
+@absent
+def test_the_panel_measures_behind_and_stop_ends_it() -> None:
+    heard = Heard()
+    panel = Panel(small(), heard)
+    config_ = {"num_stages": "2"}
+    panel.hear({"kind": "measure", "config": config_})
+    made = heard.wait("measured")["point"]
+    assert made["measured"]["provenance"] == "measured"
+    assert made["config"] == config_
+    texts = [m["text"] for m in heard.messages if m["kind"] == "running"]
+    assert texts[0] == "compiling"
+    assert "timing" in texts
+
+    def stop(message: dict[str, Any]) -> None:
+        heard(message)
+        if message.get("text") == "running" and message["config"] == {"num_stages": "1"}:
+            panel.stop()
+
+    panel._send = stop
+    panel.hear({"kind": "measure", "config": {"num_stages": "1"}})
+    assert heard.wait("cancelled")["config"] == {"num_stages": "1"}
+    assert panel.thread is not None
+    panel.thread.join(60)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_compiled_candidate_is_measured() -> None:
+    with config.using(target="auto"):
+        point = gemm(num_stages=[2, 3], ref=product).measure(num_stages=2)
+    assert point.state == "compiled"
+    assert point.measured is not None, point.problem
+    assert point.ok is True

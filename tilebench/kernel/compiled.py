@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -62,6 +63,7 @@ class Kernel:
         self._calls = quick.Calls(prim)
         self.recalled_ms: float | None = None  # set when it was compiled before and only had to be found
         self.origin: Origin | None = None
+        self.last_values: dict[str, Any] = {}  # of a call: numbers, and weak references to tensors
         self._general: Executable | None = None
 
     # -------------------------------------------------------------- building
@@ -214,6 +216,7 @@ class Kernel:
         device, executable = device_of(self.target), self.executable
         call = args.bind(self.prim, full, device, host_arrays=self._takes_arrays)
         self.last_call = call.without_tensors()
+        self.last_values = {p.name: _weakly(v) for p, v in zip(self.prim.params, full, strict=True)}
         if 0 not in call.grid:
             queue = quick.stream_reader(call.views)() if stream is None else stream
 
@@ -333,6 +336,16 @@ class Kernel:
     def __repr__(self) -> str:
         shapes = ", ".join(p.name for p in self.prim.params)
         return f"<tilebench kernel {self.name}({shapes}) for {self.target}>"
+
+
+def _weakly(value: Any) -> Any:
+    """A weak reference to a tensor, so that it does not live longer for it (None: it can have none); a number
+    as it is.
+    """
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return value if isinstance(value, int | float) else None
 
 
 def torch_dtype(name: str) -> Any:

@@ -5,14 +5,14 @@ A choice of values goes through three states. *predicted*: the program is read a
 passes to its byte map (10 to 40 ms), the model gives its time; registers are an estimate. *compiled*: NVRTC
 ran in a process of its own, registers and spills are its log's. *illegal*: why it cannot be, in the
 compiler's words. Predictions are for a GPU: the kernel's own architecture, or sm_90a when it runs on the
-CPU.
+CPU. On request a point is also run and measured on this machine (kernel/whatif_run.py).
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.factory import Factory, factory_of, tunables
 from tilebench.kernel.target import resolve
 from tilebench.kernel.whatif_panel import SHOWN, Panel
+from tilebench.kernel.whatif_run import Inputs, inputs_of, last_inputs, local_target, run_and_measure
 from tilebench.passes.stages import Allocated, Lowered, Partitioned, Placed, Scheduled
 from tilebench.profiling import model, registers
 from tilebench.profiling.work import count, evaluate
@@ -50,21 +51,43 @@ LONGEST_REASON = 240
 Config = Mapping[str, Any]
 
 
-def whatif(kernel_or_factory: Any, *, target: Any = None, **values: Any) -> WhatIf:
+def whatif(
+    kernel_or_factory: Any,
+    *,
+    target: Any = None,
+    args: Sequence[Any] | None = None,
+    ref: Callable[..., Any] | None = None,
+    **values: Any,
+) -> WhatIf:
     """Sliders over the tunables of a kernel or factory, as an object that a notebook displays.
 
     values: a list gives what a tunable may be, anything else fixes a parameter: `whatif(gemm, M=4096, N=4096,
     K=4096, block_M=[64, 128], num_stages=[2, 3, 4])`. Without lists the tunables are found by name and
-    default. target: 'cuda:sm_XX' to predict for. Raises LaunchError TB602, TB640, TB641 (see
-    kernel/factory.py).
+    default. target: 'cuda:sm_XX' to predict for; args: the inputs that `measure` runs with, one for each
+    parameter (None: those of a Result, or of a call of the kernel, else made up); ref: a PyTorch function to
+    compare with, as in `run`. Of a Result of `run` it is the kernel that is taken. Raises LaunchError TB602,
+    TB640, TB641 (see kernel/factory.py).
     """
     lists: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, list | tuple | range)}
     fixed = {k: v for k, v in values.items() if k not in lists}
-    factory = factory_of(kernel_or_factory, fixed)
+    thing, last = _with_inputs(kernel_or_factory)
+    factory = factory_of(thing, fixed)
     made = WhatIf(factory, tunables(factory, lists), _gpu(target if target is not None else factory.target))
-    if isinstance(kernel_or_factory, Kernel):
-        made.of_kernel(kernel_or_factory)
+    if isinstance(thing, Kernel):
+        made.of_kernel(thing)
+    made.inputs = last if args is None else Inputs({}, "the inputs given", tuple(args))
+    made.ref = ref
     return made
+
+
+def _with_inputs(thing: Any) -> tuple[Any, Inputs]:
+    """A kernel or factory, and the inputs that it was last run with."""
+    if isinstance(thing, Kernel):
+        return thing, last_inputs(thing)
+    kernel = getattr(thing, "kernel", None)
+    if isinstance(kernel, Kernel):
+        return kernel, inputs_of(kernel, getattr(thing, "values", ()), "the inputs of its run")
+    return thing, Inputs()
 
 
 def _gpu(target: Any) -> Target:
@@ -89,6 +112,9 @@ class WhatIf:
         self._panel: Panel | None = None
         self._symbols: dict[str, int] = {}
         self._id = ""
+        self.inputs = Inputs()
+        self.ref: Callable[..., Any] | None = None
+        self._runners: dict[tuple[Any, ...], Kernel] = {}
 
     def of_kernel(self, kernel: Kernel) -> None:
         """Share the selection bus of this kernel's views, and the extents of its last call."""
@@ -154,6 +180,42 @@ class WhatIf:
         made = replace(made, milliseconds=round((time.perf_counter() - start) * 1e3, 1))
         with self._lock:
             self._tried[key] = replace(made, kept=self._tried[key].kept)
+            return self._tried[key]
+
+    def measure(
+        self,
+        *,
+        begun: Callable[[Compile], None] | None = None,
+        ended: Callable[[], bool] = lambda: False,
+        said: Callable[[str], None] = lambda text: None,
+        **given: Any,
+    ) -> TriedPoint:
+        """The point at these values, run on this machine: checked against the reference, then timed.
+
+        It runs on the GPU that is here, else on the CPU. begun: as in `compile`; ended: whether to stop,
+        asked between steps; said: is told what goes on. Raises Cancelled. What goes wrong is the point's
+        `problem`; what was known of it stays.
+        """
+        here = local_target()
+        point = self.compile(begun=begun, **given) if here == self.target else self.predict(**given)
+        if point.state == "illegal":
+            return point
+        chosen = self.settle(given)
+        key = self._key(chosen)
+        try:
+            if key not in self._runners:
+                own = self._kernels.get(key) if here == self.target else None
+                self._runners[key] = own or Kernel(self.factory.make(chosen), here, config=_texts(chosen))
+            kernel = self._runners[key]
+            made = run_and_measure(kernel, self.inputs.named(kernel), self.ref, ended, said)
+        except Cancelled:
+            raise
+        except USER_ERRORS as error:
+            changes: dict[str, Any] = {"problem": _reason(error)}
+        else:
+            changes = {"measured": made.time, "ok": made.ok, "verdict": made.verdict, "problem": ""}
+        with self._lock:
+            self._tried[key] = replace(self._tried[key], **changes)
             return self._tried[key]
 
     def keep(self, **given: Any) -> Report:

@@ -91,14 +91,14 @@ class Panel:
         self.hear(content)
 
     def hear(self, content: object) -> None:
-        """Answer a message of the front end: move, keep or stop. Anything else is said to be wrong."""
+        """Answer a message of the front end: move, keep, measure, stop. Anything else is said to be wrong."""
         message = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
         kind, config = message.get("kind"), message.get("config")
         try:
             if kind == "stop":
                 self.stop()
                 return
-            if kind not in ("move", "keep") or not isinstance(config, dict):
+            if kind not in ("move", "keep", "measure") or not isinstance(config, dict):
                 raise ValueError(f"a message of an unknown kind: {str(kind)[:40]!r}")
             given = {str(k): str(v) for k, v in cast("dict[Any, Any]", config).items()}
             chosen = self.whatif.of_text(given)
@@ -111,7 +111,7 @@ class Panel:
             point = self.whatif.predict(**chosen)
             self.send({"kind": "point", "point": to_json(point)})
         self.job = Job()
-        work = self._behind if kind == "move" else self._keep
+        work = {"move": self._behind, "keep": self._keep, "measure": self._measure}[str(kind)]
         self.thread = threading.Thread(
             target=self._guarded, args=(work, self.job, chosen), name="tilebench-whatif", daemon=True
         )
@@ -178,6 +178,21 @@ class Panel:
                 "verdict": report.verdict,
             }
         )
+
+    def _measure(self, job: Job, chosen: Mapping[str, Any]) -> None:
+        config = {k: str(v) for k, v in chosen.items()}
+
+        def said(text: str) -> None:
+            self.send({"kind": "running", "config": config, "text": text})
+
+        said("compiling")
+        try:
+            point = self.whatif.measure(begun=job.begun, ended=lambda: job.ended, said=said, **chosen)
+        except Cancelled:
+            self.send({"kind": "cancelled", "config": config})
+            return
+        self.refresh()
+        self.send({"kind": "measured", "point": to_json(point)})
 
     def refresh(self) -> None:
         """Put what is known now into the widget, for views that are opened later and for saving."""

@@ -50,6 +50,17 @@ def registers(point: TriedPoint) -> str:
     return f"{count} ({'compiler' + chr(39) + 's log' if point.state == 'compiled' else 'estimate'})"
 
 
+def ran(point: TriedPoint) -> str:
+    """'0.92 ms (measured on ...), right' of a point that was run, why it failed, or ''."""
+    parts: list[str] = []
+    if point.measured is not None:
+        result = {True: "right", False: f"wrong: {point.verdict}", None: "result not checked"}[point.ok]
+        parts.append(f"{figure_text(point.measured)}, {result}")
+    if point.problem:
+        parts.append(f"it did not run: {point.problem}")
+    return "; ".join(parts)
+
+
 def order(info: WhatIfInfo) -> list[TriedPoint]:
     """The base, what was kept, then the rest, the fastest first; illegal points last."""
 
@@ -62,13 +73,15 @@ def order(info: WhatIfInfo) -> list[TriedPoint]:
 
 
 def rows(info: WhatIfInfo) -> list[tuple[str, ...]]:
-    """(what changed, state, time, against the base, registers, spilled, shared, blocks an SM, limiter)."""
+    """(what changed, state, time, against the base, registers, spilled, shared, blocks an SM, limiter, what
+    running it gave).
+    """
     base = next((microseconds(p) for p in info.tried if p.config == info.base), None)
     out: list[tuple[str, ...]] = []
     for p in order(info)[:LISTED]:
         us, r = microseconds(p), p.resources
         if p.state == "illegal":
-            out.append((changed(p, info), "illegal", p.reason, "", "", "", "", "", ""))
+            out.append((changed(p, info), "illegal", p.reason, "", "", "", "", "", "", ""))
             continue
         ratio = f"{100 * (us / base - 1):+.3g} %" if us and base and p.config != info.base else ""
         state = f"{p.state}{', kept' if p.kept else ''}"
@@ -76,13 +89,14 @@ def rows(info: WhatIfInfo) -> list[tuple[str, ...]]:
         spilled = "–" if r.spill_bytes is None else str(r.spill_bytes)
         blocks = "–" if r.blocks_per_sm is None else str(r.blocks_per_sm)
         shared = f"{r.shared_bytes / 1024:.1f} KiB"
-        out.append((changed(p, info), state, time, ratio, registers(p), spilled, shared, blocks, p.limiter))
+        head = (changed(p, info), state, time, ratio, registers(p))
+        out.append((*head, spilled, shared, blocks, p.limiter, ran(p)))
     return out
 
 
 HEAD = (
     "tunables", "state", "time of a launch", "against the base", "registers", "spilled bytes",
-    "shared memory", "blocks an SM", "limited by",
+    "shared memory", "blocks an SM", "limited by", "run and measured",
 )  # fmt: skip
 
 
@@ -103,12 +117,12 @@ def text(report: Report) -> str:
         return f"{report.name}: nothing was tried"
     lines = [f"{report.name} for {report.target}: {best(info)}"]
     for row in rows(info):
-        what, state, time, ratio, count, _, shared, blocks, limiter = row
+        what, state, time, ratio, count, _, shared, blocks, limiter, measured = row
         rest = (
             ""
             if state == "illegal"
             else f" {ratio}; {count} registers, {shared}, {blocks} blocks an SM; {limiter}"
-        )
+        ) + (f"; {measured}" if measured else "")
         lines.append(f"  {what}: {state}, {time}{rest}".replace("  ;", ";").replace(" ;", ";"))
     return "\n".join(lines)
 
@@ -155,6 +169,10 @@ def paint(ax: Any, info: WhatIfInfo) -> None:
         ax.barh([k], [0.36 * us / longest], left=0.36, height=0.55, color=colour, linewidth=0)
         blocks = p.resources.blocks_per_sm
         words = f"{number(us)} us; {registers(p)} registers, {blocks} blocks an SM; {p.limiter}"
+        if p.measured is not None:
+            result = {True: "right", False: "wrong", None: "unchecked"}[p.ok]
+            measured = f"{number(p.measured.value)} {p.measured.unit}"
+            words = f"{number(us)} us; measured {measured}, {result}; {registers(p)} registers"
         write(ax, 0.365 + 0.36 * us / longest, k, clip(words, 72), fontsize=6.5, color=INK)
     ax.axvline(0.36, color=LINE, linewidth=0.8)
 

@@ -1,5 +1,6 @@
 // The tunables of a kernel as sliders. A move is predicted at once; the compile behind it comes later and may be ended; illegal values are
-// greyed and say why; `keep` pins a point to the roofline and the difference card. Without a kernel the points that were tried remain.
+// greyed and say why; `keep` pins a point to the roofline and the difference card; `run and measure` launches it on the kernel's machine.
+// Without a kernel the points that were tried remain.
 import { h, button, number, figureText, table, empty, provenance } from "./kit.js";
 
 const SILENCE = 6000; // milliseconds after which a kernel that does not answer is spoken of
@@ -27,12 +28,19 @@ export function changed(point, info) {
   return parts.join(", ") || "as it is";
 }
 
+/** What running a point gave, in words. @param {any} point */
+export function ran(point) {
+  const result = point.ok === true ? "right" : point.ok === false ? "wrong" : "not checked";
+  return `${point.measured ? `; measured ${number(point.measured.value)} ${point.measured.unit} on ${point.measured.device}, ${result}` : ""}${point.problem ? `; it did not run: ${point.problem}` : ""}`;
+}
+
 /** The figures of a point: what, how much, from where. @param {any} point @param {any} base @returns {[string, string][]} */
 export function figures(point, base) {
   const r = point.resources, compiled = point.state === "compiled", us = microseconds(point);
   /** @type {[string, string][]} */
   const rows = [["time of a launch", us === null ? "known at the call" : `${figureText(point.point.time_us)}${same(point.config, base?.config ?? {}) ? "" : `; ${against(us, microseconds(base))} against the base`}`]];
   if (us !== null) rows.push(["rate", `${number(point.point.flops / us / 1e6)} TFLOP/s, ${number(point.point.bytes / us / 1e3)} GB/s (${provenance(point.point.time_us)})`]);
+  if (point.measured) rows.push(["measured", `${figureText(point.measured)}`], ["result", point.verdict || "not checked"]);
   rows.push(["limited by", `${point.limiter || "–"} (predicted)`]);
   rows.push(["registers a thread", r.registers === null ? "–" : `${r.registers} (${compiled ? "compiler's log" : "predicted: an estimate from the fragments"})`]);
   rows.push(["spilled", r.spill_bytes === null ? (compiled ? "–" : point.reason || "known once compiled") : `${r.spill_bytes} B (compiler's log)`]);
@@ -72,15 +80,17 @@ export function draw(el, state, act) {
       case "around": own.around.set(key(message.config), message.values); break;
       case "compiling": if (at) note = "compiling"; own.compiling = message.config; break;
       case "compiled": put(message.point); own.compiling = null; if (same(message.point.config, own.config)) note = ""; break;
-      case "cancelled": own.compiling = null; if (at) note = "the compile was ended"; break;
+      case "running": own.running = { config: message.config, text: String(message.text) }; if (at) note = message.text; break;
+      case "measured": put(message.point); own.running = null; if (same(message.point.config, own.config)) note = message.point.problem ? "it did not run" : "measured"; break;
+      case "cancelled": if (at) note = own.running ? "the run was ended" : "the compile was ended"; own.compiling = own.running = null; break;
       case "kept":
         report.whatif = message.whatif;
         report.roofline = message.roofline;
         report.compare = message.compare;
-        own.compiling = null;
+        own.compiling = own.running = null;
         note = "kept: it is on the roofline and on the difference card";
         break;
-      case "error": own.compiling = null; note = message.text; asked = null; break;
+      case "error": own.compiling = own.running = null; note = message.text; asked = null; break;
       default: return;
     }
     show();
@@ -163,20 +173,24 @@ export function draw(el, state, act) {
     empty(panel);
     if (point) {
       const name = { predicted: "predicted", compiled: "compiled", illegal: "illegal" }[point.state];
-      const badge = h("span", { class: "tb-state", "data-state": point.state }, name), busy = own.compiling && same(own.compiling, own.config);
-      panel.append(h("div", { class: "tb-tools" }, badge, busy ? h("span", { class: "tb-state", "data-state": "busy" }, "compiling…") : null, point.kept ? h("span", { class: "tb-state", "data-state": "kept" }, "● kept") : null, h("span", { class: "tb-hint" }, `known after ${number(point.milliseconds)} ms`)));
+      const badge = h("span", { class: "tb-state", "data-state": point.state }, name), busy = own.compiling && same(own.compiling, own.config), running = own.running && same(own.running.config, own.config);
+      panel.append(h("div", { class: "tb-tools" }, badge, busy ? h("span", { class: "tb-state", "data-state": "busy" }, "compiling…") : null, running ? h("span", { class: "tb-state", "data-state": "busy" }, `${own.running.text}…`) : null, point.kept ? h("span", { class: "tb-state", "data-state": "kept" }, "● kept") : null, h("span", { class: "tb-hint" }, `known after ${number(point.milliseconds)} ms`)));
       if (point.state === "illegal") panel.append(h("p", { class: "tb-illegal" }, point.reason));
       else panel.append(table([changed(point, info()), ""], figures(point, b)));
+      if (point.problem) panel.append(h("p", { class: "tb-illegal" }, `it did not run: ${point.problem}`));
+      if (point.ok === false) panel.append(h("p", { class: "tb-illegal" }, "the result is wrong: its time says little"));
       if (point.state !== "illegal" && point.reason) panel.append(h("p", { class: "tb-hint" }, point.reason));
     } else panel.append(h("p", { class: "tb-hint" }, "asking the kernel…"));
     const keep = button("keep", () => { note = "keeping"; ask({ kind: "keep", config: own.config }); show(); }, "compile this point and pin it to the roofline and the difference card");
-    const stop = button("stop", () => ask({ kind: "stop" }), "end the compile");
+    const stop = button("stop", () => ask({ kind: "stop" }), "end the compile or the run");
+    const measure = button("run and measure", () => { own.running = { config: own.config, text: "asking" }; note = "asked to run"; ask({ kind: "measure", config: own.config }); show(); }, "launch this point with the last inputs, compare the result, and time it");
+    measure.disabled = !link || !point || point.state === "illegal" || Boolean(own.running);
     const reset = button("back to the base", () => { own.config = { ...info().base }; note = ""; if (link) { waiting = own.config; next(); } show(); });
     keep.disabled = !link || !point || point.state === "illegal" || point.kept;
-    stop.disabled = !own.compiling;
-    panel.append(h("div", { class: "tb-tools" }, keep, stop, reset, link ? null : h("span", { class: "tb-hint" }, "no kernel here: only points that were tried")));
+    stop.disabled = !own.compiling && !own.running;
+    panel.append(h("div", { class: "tb-tools" }, keep, measure, stop, reset, link ? null : h("span", { class: "tb-hint" }, "no kernel here: only points that were tried")));
     const us = point ? microseconds(point) : null;
-    const words = !point ? "asking the kernel" : point.state === "illegal" ? `illegal: ${point.reason}` : `${changed(point, info())}: ${us === null ? "time known at the call" : `${number(us)} us`}${b && point !== b ? `, ${against(us, microseconds(b))}` : ""} (predicted), ${point.resources.registers} registers (${point.state === "compiled" ? "compiler's log" : "estimate"}), ${point.resources.blocks_per_sm} blocks an SM`;
+    const words = !point ? "asking the kernel" : point.state === "illegal" ? `illegal: ${point.reason}` : `${changed(point, info())}: ${us === null ? "time known at the call" : `${number(us)} us`}${b && point !== b ? `, ${against(us, microseconds(b))}` : ""} (predicted), ${point.resources.registers} registers (${point.state === "compiled" ? "compiler's log" : "estimate"}), ${point.resources.blocks_per_sm} blocks an SM${ran(point)}`;
     const said = note ? `${words}; ${note}` : words;
     if (status.textContent !== said) status.textContent = said;
     list();
@@ -186,19 +200,20 @@ export function draw(el, state, act) {
     empty(tried);
     const b = base(), rank = (p) => (p === b ? -2 : p.kept ? -1 : p.state === "illegal" ? 1 : 0);
     const all = [...info().tried].sort((x, y) => rank(x) - rank(y) || (microseconds(x) ?? 1e30) - (microseconds(y) ?? 1e30));
+    const devices = [...new Set(all.filter((p) => p.measured).map((p) => p.measured.device))];
     const cells = all.slice(0, 60).map((p) => {
       const us = microseconds(p), r = p.resources;
       const go = button(changed(p, info()), () => { own.config = { ...p.config }; note = ""; if (link) { waiting = own.config; next(); } show(); }, "put the sliders there");
-      if (p.state === "illegal") return [go, "illegal", h("div", { class: "tb-prose" }, p.reason), "", "", "", ""];
-      return [go, `${p.state}${p.kept ? ", kept" : ""}`, us === null ? "–" : `${number(us)} us ${p === b ? "" : against(us, microseconds(b))}`, `${r.registers ?? "–"}${p.state === "compiled" ? "" : " (estimate)"}`, r.spill_bytes === null ? "–" : `${r.spill_bytes} B`, `${(r.shared_bytes / 1024).toFixed(1)} KiB`, `${r.blocks_per_sm ?? "–"}`];
+      if (p.state === "illegal") return [go, "illegal", h("div", { class: "tb-prose" }, p.reason), "", "", "", "", ""];
+      return [go, `${p.state}${p.kept ? ", kept" : ""}`, us === null ? "–" : `${number(us)} us ${p === b ? "" : against(us, microseconds(b))}`, p.measured ? `${number(p.measured.value)} ${p.measured.unit}${p.ok === false ? ", wrong" : p.ok ? ", right" : ""}` : p.problem ? "failed" : "–", `${r.registers ?? "–"}${p.state === "compiled" ? "" : " (estimate)"}`, r.spill_bytes === null ? "–" : `${r.spill_bytes} B`, `${(r.shared_bytes / 1024).toFixed(1)} KiB`, `${r.blocks_per_sm ?? "–"}`];
     });
-    tried.append(h("div", { class: "tb-scroll tb-tall" }, table(["tried", "state", "time (predicted)", "registers", "spilled", "shared", "blocks an SM"], cells, `${all.length} ${all.length === 1 ? "point" : "points"} tried; predicted for ${info().device}`)));
+    tried.append(h("div", { class: "tb-scroll tb-tall" }, table(["tried", "state", "time (predicted)", "measured", "registers", "spilled", "shared", "blocks an SM"], cells, `${all.length} ${all.length === 1 ? "point" : "points"} tried; predicted for ${info().device}${devices.length ? `, measured on ${devices.join(", ")}` : ""}`)));
   }
 
   el.append(status, h("div", { class: "tb-two tb-sliding" }, sliders, panel), tried);
   show();
   const off = link ? link.listen(hear) : () => {};
   if (link) { waiting = own.config; next(); }
-  return () => { clearTimeout(silence); off(); if (link && own.compiling) link.send({ kind: "stop" }); };
+  return () => { clearTimeout(silence); off(); if (link && (own.compiling || own.running)) link.send({ kind: "stop" }); };
 }
 
