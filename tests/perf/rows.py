@@ -90,7 +90,7 @@ WAYS: Mapping[str, Mapping[str, bool]] = {
 }
 """Ways to go through equal tiles, as pass configs; persistent blocks unless said."""
 WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
-    "": {},
+    "one block a tile": {"TB_PERSISTENT": False},
     "persistent": _ROUND,
     "pairs": _PAIRS,
     "pairs, ahead": {**_PAIRS, **_AHEAD},
@@ -98,7 +98,7 @@ WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
     "claimed": _CLAIMS,
     "claimed, ahead, together": {**_CLAIMS, **_FLAT},
 }
-"""Ways to go through tiles of growing length; one block a tile, the longest first, unless said."""
+"""Ways to go through tiles of growing length; the first, with the longest tiles first, is the default."""
 
 
 def attention_case(
