@@ -158,7 +158,11 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-cut { fill: var(--tb-back); opacity: 0.92; stroke: var(--tb-line); stroke-dasharray: 3 3; }
 .tilebench .tb-gutter { fill: var(--tb-back); }
 .tilebench .tb-under { font-size: 9.5px; }
-.tilebench .tb-real { stroke-width: 1.6; stroke-dasharray: 4 2; }
+.tilebench .tb-real { stroke-width: 1.1; }
+.tilebench .tb-waiting { fill: var(--tb-back); fill-opacity: 0.35; stroke: var(--tb-quiet); stroke-dasharray: 3 2; }
+.tilebench .tb-inwait { pointer-events: none; }
+.tilebench .tb-swatch i.tb-hollow { background: transparent; border: 1px dashed var(--tb-quiet); }
+.tilebench .tb-swatch i.tb-flat { height: 6px; margin-top: 6px; background: #c4cbd2; }
 .tilebench .tb-bar.tb-cursor { stroke: var(--tb-ink); stroke-width: 2.5; stroke-dasharray: none; }
 .tilebench .tb-tall { max-height: 320px; overflow: auto; }
 .tilebench .tb-two.tb-wider { grid-template-columns: minmax(0, 620px) minmax(250px, 1fr); }
@@ -277,9 +281,14 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 /* a narrow cell or side panel in a wide window: one column, nothing cut */
 .tilebench .tb-panel { container-type: inline-size; }
 @container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-even, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
+.tilebench .tb-claims .tb-button { margin-right: 6px; }
+.tilebench .tb-parts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 12px; margin: 4px 0 6px 18px; }
+.tilebench .tb-parts dt { color: var(--tb-quiet); }
+.tilebench .tb-parts dd { margin: 0; }
+.tilebench .tb-hints p { margin: 4px 0; max-width: 80ch; }
 `,""]),i.d(e,{},{A:b})},30(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
-.tilebench .tb-step .tb-status { height: 3.6em; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
+.tilebench .tb-step .tb-status { height: 5.2em; box-sizing: border-box; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
 .tilebench .tb-step .tb-nav { gap: 4px; }
 .tilebench .tb-step .tb-nav .tb-button { min-width: 34px; padding: 2px 8px; }
 .tilebench .tb-step .tb-run { display: inline-flex; flex-wrap: wrap; gap: 4px; align-items: center; margin-left: 12px; padding-left: 12px; border-left: 1px solid var(--tb-line); }
@@ -341,7 +350,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-step { container-type: inline-size; }
 @container (max-width: 720px) {
   .tilebench .tb-step .tb-pair { grid-template-columns: minmax(0, 1fr); }
-  .tilebench .tb-step .tb-status { height: 5em; }
+  .tilebench .tb-step .tb-status { height: 8.4em; }
   .tilebench .tb-step .tb-listing { height: 180px; }
   .tilebench .tb-step .tb-read { height: auto; max-height: 240px; }
   .tilebench .tb-step .tb-run { margin-left: 0; padding-left: 0; border-left: 0; }
