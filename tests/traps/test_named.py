@@ -163,8 +163,13 @@ def test_loops_with_bounds_known_at_run_time_and_steps_down(n: int) -> None:
 
 def test_comparisons_in_a_row_swaps_and_chains() -> None:
     @T.prim_func
-    def program(A: T.Tensor((32,), "int32"), B: T.Tensor((3, 32), "int32")):
+    def program(A: T.Tensor((32,), "int32"), B: T.Tensor((5, 32), "int32")):
         with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((32,), "int32")
+            T.copy(A, x)
+            for i in T.Parallel(32):
+                x[i] = B[3, i] = x[i] * 2 + 1
+                B[4, i] = x[i]
             for i in T.Parallel(32):
                 a = T.alloc_var("int32")
                 b = T.alloc_var("int32")
@@ -179,7 +184,9 @@ def test_comparisons_in_a_row_swaps_and_chains() -> None:
     a = numbers(32, dtype=np.int32)
     i = np.arange(32)
     third = np.where((i > 3) & (i <= 9), 1, np.where((i == 20) | (i == 21), 2, 0))
-    check(program, [a], np.stack([i * 100 + a, np.full(32, 14), third]).astype(np.int32))
+    check(
+        program, [a], np.stack([i * 100 + a, np.full(32, 14), third, a * 2 + 1, a * 2 + 1]).astype(np.int32)
+    )
 
 
 def test_functions_say_what_they_compile_to_before_they_are_called() -> None:

@@ -20,8 +20,13 @@ from tilebench.language.walker import Walker
 def assign(walker: Walker, node: ast.Assign, frame: Frame) -> None:
     """`a = b = value`, `a, b = b, a`: the value is computed in full before anything is assigned."""
     value = walker.evaluate(node.value, frame)
-    if any(isinstance(t, ast.Tuple | ast.List) for t in node.targets) and isinstance(value, tuple | list):
+    several = any(isinstance(t, ast.Tuple | ast.List) for t in node.targets) and isinstance(
+        value, tuple | list
+    )
+    if several:
         value = walker.held(value, frame, node)
+    elif len(node.targets) > 1:
+        value = walker.bound("held", value, frame, node)
     for target in node.targets:
         set_target(walker, target, value, frame, node)
 

@@ -129,11 +129,22 @@ def _meet(
 
 
 def undeclared(name: str, spec: TensorSpec, at: Loc | None) -> Buffer:
-    """A tensor argument with no annotation: its own shape, row-major."""
+    """A tensor argument with no annotation: its own shape, and strides where it is not row-major."""
     shape = tuple(
         Var(f"{name}_{d}", dtype=int32) if s is None else as_expr(s) for d, s in enumerate(spec.shape)
     )
-    return Buffer(name, shape, spec.dtype, "global", loc=at)
+    return Buffer(name, shape, spec.dtype, "global", strides=_other_strides(spec), loc=at)
+
+
+def _other_strides(spec: TensorSpec) -> tuple[Expr, ...] | None:
+    """The strides of a tensor that is known not to lie row by row."""
+    below, plain = 1, True
+    for extent, stride in zip(reversed(spec.shape), reversed(spec.strides), strict=True):
+        if extent is None or stride is None:
+            return None
+        plain = plain and (extent == 1 or stride == below)
+        below *= extent
+    return None if plain or not below else tuple(as_expr(s) for s in spec.strides)
 
 
 def foreseen_constants(node: ast.FunctionDef, specs: Mapping[str, TensorSpec]) -> dict[str, int]:
