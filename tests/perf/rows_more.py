@@ -352,11 +352,18 @@ def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128
             attend = peers.module("fla.ops.linear_attn").chunk_linear_attn
             return lambda: attend(q, k, v, normalize=False)[0]
 
+        def triton() -> Run:
+            peers.module("triton")
+            from tests.perf import triton_scan_peers
+
+            out = torch.empty_like(o)
+            return lambda: (triton_scan_peers.linear_attention(q, k, v, out), out)[1]
+
         return Setup(
             same_arguments(q, k, v, o),
             [o],
             lambda: [references_more.linear_attention(q, k, v)],
-            {"fla": fla, "TileLang": tilelang},
+            {"fla": fla, "Triton": triton, "TileLang": tilelang},
         )
 
     moved = 4 * batch * seq * heads * dim * 2 / 1e9
@@ -428,6 +435,7 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
         import torch
 
         from tests.kernels import references_more
+        from tests.perf import peers
 
         del folder
         kind = {"device": "cuda", "dtype": torch.float16}
@@ -440,12 +448,20 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
         s = torch.randn(batch, chunks, heads, dim, state, **kind)
         d = torch.randn(heads, **kind)
         out = torch.full_like(x if which == "chunk-scan" else s, math.nan)
+
+        def triton() -> Run:
+            peers.module("triton")
+            from tests.perf import triton_scan_peers
+
+            y = torch.empty_like(x)
+            return lambda: (triton_scan_peers.chunk_scan(cb, x, dt, a, c, s, d, y), y)[1]
+
         if which == "chunk-scan":
             return Setup(
                 same_arguments(cb, x, dt, a, c, s, d, out),
                 [out],
                 lambda: [references_more.chunk_scan(cb, x, dt, a, c, s, d)],
-                {"TileLang": tilelang},
+                {"Triton": triton, "TileLang": tilelang},
             )
         return Setup(
             same_arguments(c, x, dt, a, out),
