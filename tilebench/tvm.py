@@ -1,20 +1,23 @@
 """`tilebench.tvm`: the few names of TVM that programs use beside the language. TVM itself is not here.
 
 `DataType("float16").bits`; `target.Target(...)`, as a value and as a context in which it is the target;
-`tirx.decl_buffer(...)`, a buffer outside of any program, to look at; and `error`, whose names are those of
-tilebench's errors.
+`tirx.decl_buffer(...)`, a buffer outside of any program, to look at; `tirx.stmt_functor.post_order_visit`,
+which shows the nodes of a program's tile IR, with `tirx.FloatImm` and `tirx.IntImm` for the constants among
+them; and `error`, whose names are those of tilebench's errors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from tilebench import config
 from tilebench.errors import TileError
-from tilebench.ir.expr import as_expr
-from tilebench.ir.tile import Buffer
+from tilebench.ir.expr import Const, Expr, as_expr
+from tilebench.ir.rewrite import children
+from tilebench.ir.tile import Buffer, Region, Stmt
 from tilebench.language.alloc import as_shape
 from tilebench.language.dtypes import NAMED
 from tilebench.language.dtypes import dtype as DataType
@@ -57,6 +60,31 @@ def decl_buffer(shape: Any, dtype: Any = "float32", name: str = "buffer") -> Buf
     return Buffer(name, tuple(as_expr(s) for s in as_shape(shape)), kind, "global")
 
 
+class _Constants(type):
+    """The type of FloatImm and IntImm: their instances are the tile IR's constants of one kind."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Const) and instance.dtype.is_float == (cls.__name__ == "FloatImm")
+
+
+class FloatImm(metaclass=_Constants):
+    """A constant of a float type, with `dtype` and `value`."""
+
+
+class IntImm(metaclass=_Constants):
+    """A constant of an integer type or bool, with `dtype` and `value`."""
+
+
+def post_order_visit(node: Stmt | Expr | Region, visit: Callable[[Any], Any]) -> None:
+    """Call `visit` on every node of a program (`program.body`), what is inside of a node before it."""
+    for child in children(node):
+        post_order_visit(child, visit)
+    visit(node)
+
+
 target = SimpleNamespace(Target=Target)
-tirx = SimpleNamespace(decl_buffer=decl_buffer)
+tirx = SimpleNamespace(
+    decl_buffer=decl_buffer, FloatImm=FloatImm, IntImm=IntImm,
+    stmt_functor=SimpleNamespace(post_order_visit=post_order_visit),
+)  # fmt: skip
 error = SimpleNamespace(TVMError=TileError, InternalError=TileError)

@@ -7,6 +7,7 @@ import tilebench
 import tilebench.language as T
 from tilebench import TileError, _ffi_api
 from tilebench.language.kernel import normalize_threads
+from tilebench.tvm import tirx
 
 
 def test_threads_of_a_block_have_three_axes():
@@ -45,3 +46,25 @@ def test_a_first_value_that_does_not_fit_is_refused():
         y = np.zeros(1, kind)
         program(kind, value)(y)
         assert y[0] == value
+
+
+def test_a_program_shows_its_nodes():
+    @T.prim_func
+    def f(Y: T.Tensor((4,), "float64")):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                Y[i] = 2.5 + i
+
+    floats, integers, order = [], [], []
+
+    def visit(node):
+        order.append(type(node).__name__)
+        if isinstance(node, tirx.FloatImm):
+            floats.append((node.value, node.dtype))
+        if isinstance(node, tirx.IntImm):
+            integers.append(node.value)
+
+    tirx.stmt_functor.post_order_visit(f.body, visit)
+    assert [value for value, _ in floats] == [2.5]
+    assert 4 in integers
+    assert order.index("Store") < order.index("For")

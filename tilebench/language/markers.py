@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, Literal
 
 from tilebench.ir.dtype import DType
-from tilebench.ir.tile import Buffer, Kernel
+from tilebench.ir.tile import Buffer, Kernel, Stmt
 
 _ids = count()
 
@@ -164,6 +164,11 @@ class PrimFunc:
         """The tensors as declared, by parameter; a table of addresses is one of int64."""
         found = {p.name: p.value for p in self._parsed.params if isinstance(p.value, Buffer)}
         return {**found, **self._parsed.attributes.get("tables", {})}
+
+    @property
+    def body(self) -> Stmt:
+        """The statements of the first launch, as tile IR."""
+        return self._parsed.body
 
     @property
     def _parsed(self) -> Kernel:
