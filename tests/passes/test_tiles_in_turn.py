@@ -84,6 +84,13 @@ def test_the_next_queries_have_a_place_of_their_own() -> None:
     assert versions(TB_PERSISTENT=False, TB_TILES_AHEAD=True)["Q_s"] == 1
 
 
+def test_where_there_is_no_room_the_queries_have_one_place() -> None:
+    prim = programs.attention(1, 3, 512, 512, 128, False, block_M=128, block_N=160, num_stages=2, threads=256)
+    kernel = configured(with_roles(parse_prim_func(prim)), **AHEAD)
+    allocated = stage(kernel, Allocated)
+    assert {b.name: n for b, n in allocated.scheduled.versions.items()}["Q_s"] == 1
+
+
 def test_panels_that_leave_together_have_nothing_between_them() -> None:
     def between(**configs: bool) -> list[str]:
         kernel = configured(attention(False, dim=128, threads=256), TB_PERSISTENT=True, **configs)

@@ -56,6 +56,7 @@ from tilebench.passes.regions import root_of, uses
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.select import bound_indices
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
+from tilebench.passes.staging import free_bytes, size_of
 from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
 
 NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"
@@ -140,9 +141,15 @@ class _Handover:
 
     def sequence(self, parts: list[Stmt], in_loop: bool) -> list[Stmt]:
         """Statements that run one after the other."""
-        round_ = self.configs.get(AHEAD, False) and self.placed.kernel.attributes.get(FACT, False)
-        rings, rest = self.channels(self.folded(parts), 2 if in_loop and round_ else 1)
+        rings, rest = self.channels(self.folded(parts), 2 if in_loop and self.ahead(parts) else 1)
         return self.versioned(rings, in_front(_produced(rings), self.consumed(rest, rings, in_loop)))
+
+    def ahead(self, parts: Sequence[Stmt]) -> bool:
+        """Whether the tiles of a sequence get a second version: asked for, persistent, and there is room."""
+        if not self.configs.get(AHEAD, False) or not self.placed.kernel.attributes.get(FACT, False):
+            return False
+        brought = [p.destination.buffer for p in parts if isinstance(p, Copy) and self.chosen(p) == BULK]
+        return sum(map(size_of, brought)) <= free_bytes(self.placed.partitioned.selected)
 
     def versioned(self, rings: Sequence[_Ring], body: list[Stmt]) -> list[Stmt]:
         """The body in the versions that are in turn."""

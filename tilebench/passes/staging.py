@@ -59,7 +59,7 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     results = {p.c.buffer: p for p in products}
     if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or not products:
         return kernel
-    free = _free_bytes(selected)
+    free = free_bytes(selected)
     in_loops = bool(kernel.attributes.get("pass_configs", {}).get(IN_LOOPS, False))
     tiles: list[Buffer] = []
 
@@ -107,7 +107,7 @@ def _staged(
     rows, columns = source.shape
     width = PANEL // size if in_panels and columns % (PANEL // size) == 0 else columns
     count = min(2, columns // width)
-    if rows * width * size * count + sum(_bytes(t) for t in tiles) > room or not source.is_whole:
+    if rows * width * size * count + sum(size_of(t) for t in tiles) > room or not source.is_whole:
         return s
     together = count == columns // width and bool(
         selected.kernel.attributes.get("pass_configs", {}).get(TOGETHER, False)
@@ -142,11 +142,12 @@ def _matching(region: Region) -> Region:
     return replace(region, dropped=frozenset(d for d, e in enumerate(region.extents) if e == 1))
 
 
-def _bytes(buffer: Buffer) -> int:
+def size_of(buffer: Buffer) -> int:
+    """Bytes of one version of a tile."""
     return prod(buffer.static_shape) * buffer.dtype.bytes
 
 
-def _free_bytes(selected: Selected) -> int:
+def free_bytes(selected: Selected) -> int:
     """Shared memory that the kernel's own tiles leave, in all their versions."""
     facts = selected.typed.target.facts
     limit = facts.shared_per_block if facts is not None else 0
@@ -163,7 +164,7 @@ def kept_bytes(selected: Selected) -> int:
         for n, i in selected.instructions.items()
         if isinstance(n, Copy) and i.name == BULK
     }
-    once = sum(_bytes(b) for b in selected.kernel.buffers if b.scope == "shared" and b.view_of is None)
+    once = sum(size_of(b) for b in selected.kernel.buffers if b.scope == "shared" and b.view_of is None)
     pipelined = {
         p.destination.buffer
         for loop in walk(selected.kernel.body)
@@ -171,7 +172,7 @@ def kept_bytes(selected: Selected) -> int:
         for p in walk(loop.body)
         if isinstance(p, Copy) and p.destination.buffer in brought
     }
-    return once - sum(_bytes(b) for b in pipelined)
+    return once - sum(size_of(b) for b in pipelined)
 
 
 def ring_bytes(selected: Selected) -> int:
@@ -182,5 +183,5 @@ def ring_bytes(selected: Selected) -> int:
             parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
             for p in parts:
                 if isinstance(p, Copy) and selected.instructions[p].name == BULK:
-                    total += _bytes(p.destination.buffer) * max(1, loop.num_stages)
+                    total += size_of(p.destination.buffer) * max(1, loop.num_stages)
     return total
