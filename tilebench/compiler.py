@@ -161,11 +161,23 @@ def build(kernel: Kernel, target: Target) -> Compilation:
     return with_executable(analyse(kernel, target))
 
 
+def _in_order(first: Compilation) -> Compilation:
+    """The compilation of a program of several launches; its stages are the first launch's."""
+    from tilebench.backends.sequence import Launches
+    from tilebench.ir.launches import separate
+
+    kernels, shared = separate(first.kernel)
+    built = [build(kernel, first.target) for kernel in kernels]
+    executables = [one.executable for one in built if one.executable is not None]
+    spent = sum(one.build_microseconds for one in built)
+    return replace(first, executable=Launches(kernels, executables, shared), build_microseconds=spent)
+
+
 def again(known: Compilation) -> Compilation:
     """The same compilation for another kernel object: what a launch finds belongs to the one that was
     launched.
     """
-    if known.target.kind == "interp":
+    if known.target.kind == "interp" or (known.kernel.then is not None and known.target.kind == "emu"):
         return with_executable(known)
     return (
         known if known.target.kind in ("cpu", "cuda") else replace(known, executable=copy(known.executable))
@@ -175,6 +187,8 @@ def again(known: Compilation) -> Compilation:
 def with_executable(stages: Compilation) -> Compilation:
     """The compilation with a fresh executable."""
     kernel, target = stages.kernel, stages.target
+    if kernel.then is not None:
+        return _in_order(stages)
     start = time.perf_counter()
     module = cast("BackendModule", import_module(BACKENDS[target.kind][0]))
     executable = module.build(stages.last, target)

@@ -219,7 +219,7 @@ def _indent(printed: Printed, head: list[str]) -> Printed:
 
 
 def print_kernel(kernel: Kernel) -> Printed:
-    """A tile program: signature, launch, allocations, body."""
+    """A tile program: signature, launch, allocations, body; then the launches behind it."""
     params = ", ".join(
         f"{p.name}: {p.value.dtype}[{', '.join(expr_text(s) for s in p.value.shape)}]"
         if isinstance(p.value, Buffer)
@@ -231,7 +231,11 @@ def print_kernel(kernel: Kernel) -> Printed:
     head += [
         f"  {b.scope} {b.name}: {b.dtype}[{', '.join(expr_text(s) for s in b.shape)}]" for b in kernel.buffers
     ]
-    return _indent(print_stmt(kernel.body), head)
+    out = _indent(print_stmt(kernel.body), head)
+    if kernel.then is not None:
+        rest = print_kernel(kernel.then)
+        out = Printed(f"{out.text}\nthen {rest.text}", out.locs + rest.locs)
+    return out
 
 
 def print_program(program: Program) -> Printed:

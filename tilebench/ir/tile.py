@@ -431,7 +431,8 @@ class Kernel:
     shapes, bound at the call from the tensors' extents; grid: 1 to 3 extents (Exprs of symbols); blocks:
     their Vars; threads: up to 3 extents; thread: the flat thread Var (threadIdx.x + threadIdx.y * X + ...);
     buffers: everything allocated in the body, in order; attributes: annotations by name (layouts: {Buffer:
-    user layout}, swizzle_panel, safe_values, min_blocks, pass_configs ...).
+    user layout}, swizzle_panel, safe_values, min_blocks, pass_configs ...); then: the launch after it, with
+    the same params (ir/launches.py).
     """
 
     name: str
@@ -446,6 +447,7 @@ class Kernel:
     out_idx: tuple[int, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     loc: Loc | None = field(default=None, repr=False)
+    then: Kernel | None = field(default=None, repr=False)
 
     @property
     def thread_count(self) -> int:

@@ -16,6 +16,7 @@ from tilebench.backends.base import Executable, Prepares
 from tilebench.errors import LaunchError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
+from tilebench.ir.launches import each_launch, launches_nothing, separate
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import addresses, args, crowded, quick
 from tilebench.kernel.target import device_of
@@ -217,7 +218,7 @@ class Kernel:
         call = args.bind(self.prim, full, device, host_arrays=self._takes_arrays)
         self.last_call = call.without_tensors()
         self.last_values = {p.name: _weakly(v) for p, v in zip(self.prim.params, full, strict=True)}
-        if 0 not in call.grid:
+        if not launches_nothing(self.prim, call.grid):
             queue = quick.stream_reader(call.views)() if stream is None else stream
 
             def launch(candidate: Executable) -> Executable:
@@ -247,9 +248,7 @@ class Kernel:
             warnings.warn(
                 f"{self.name}: {error.what}; such calls run without bulk copies, more slowly", stacklevel=5
             )
-            configs = {**self.prim.attributes.get("pass_configs", {}), "TL_DISABLE_TMA_LOWER": True}
-            prim = replace(self.prim, attributes={**self.prim.attributes, "pass_configs": configs})
-            self._general = compiler.build(prim, self.target).executable
+            self._general = compiler.build(each_launch(self.prim, _bulkless), self.target).executable
         assert self._general is not None, "compiler.build always gives an executable"
         return self._general
 
@@ -260,7 +259,7 @@ class Kernel:
         full = self.complete(values)
         call = args.bind(self.prim, full, device_of(self.target), host_arrays=self._takes_arrays)
         result = self._results(full)
-        if 0 in call.grid:
+        if launches_nothing(self.prim, call.grid):
             return lambda: result
         launch, stream = self._bound(call), quick.stream_reader(call.views)
 
@@ -281,6 +280,15 @@ class Kernel:
         )
 
     # -------------------------------------------------------------- questions
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The launches of the program, each a kernel by itself; the workspaces that several of them name are
+        parameters, behind the program's.
+        """
+        if self.prim.then is None:
+            return (self,)
+        return tuple(Kernel(replace(p, out_idx=()), self.target) for p in separate(self.prim)[0])
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The text of the target: CUDA C++, LLVM IR, or the tile IR for interp.
@@ -336,6 +344,11 @@ class Kernel:
     def __repr__(self) -> str:
         shapes = ", ".join(p.name for p in self.prim.params)
         return f"<tilebench kernel {self.name}({shapes}) for {self.target}>"
+
+
+def _bulkless(part: tile.Kernel) -> tile.Kernel:
+    configs = {**part.attributes.get("pass_configs", {}), "TL_DISABLE_TMA_LOWER": True}
+    return replace(part, attributes={**part.attributes, "pass_configs": configs})
 
 
 def _weakly(value: Any) -> Any:

@@ -16,11 +16,11 @@ from typing import Any
 from tilebench import compiler
 from tilebench.errors import LaunchError, TileError, TypeTileError
 from tilebench.ir import tile
+from tilebench.ir.launches import each_launch
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
 from tilebench.kernel.call_forms import CallForms
 from tilebench.kernel.compiled import Kernel, Origin
-from tilebench.kernel.launches import Launches, launches_of
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
 from tilebench.kernel.target import resolve
@@ -99,7 +99,7 @@ def recall_or(
         kernel.recalled_ms = (time.perf_counter() - start) * 1e3
         return kernel
     kernel = finish(parse(), out_idx, resolved, pass_configs, compile_flags)
-    if key is not None and not isinstance(kernel, Launches):
+    if key is not None:
         recall.memory().put(key, recall.Recalled(kernel.prim, kernel.compilation))
     return kernel
 
@@ -112,15 +112,7 @@ def finish(
     compile_flags: Any = None,
 ) -> Kernel:
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
-    whole, resolved = with_options(prim, out_idx, pass_configs, compile_flags), resolve(target)
-    launches = launches_of(prim)
-    if len(launches) > 1:
-        parts = [
-            Kernel(with_options(replace(p, out_idx=()), None, pass_configs, compile_flags), resolved)
-            for p in launches
-        ]
-        return Launches(whole, resolved, parts)
-    kernel = Kernel(whole, resolved)
+    kernel = Kernel(with_options(prim, out_idx, pass_configs, compile_flags), resolve(target))
     _ = kernel.compilation
     return kernel
 
@@ -129,14 +121,17 @@ def with_options(
     prim: tile.Kernel, out_idx: Any, pass_configs: Mapping[Any, Any] | None, compile_flags: Any = None
 ) -> tile.Kernel:
     """The parsed kernel with the options of `jit` in its attributes."""
-    prim = with_outputs(with_roles(prim), out_idx)
-    options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
-    attributes = {**prim.attributes, "pass_configs": options}
-    if compile_flags:
-        attributes["compile_flags"] = (
-            (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
-        )
-    return replace(prim, attributes=attributes)
+
+    def optioned(part: tile.Kernel) -> tile.Kernel:
+        options = normalise({**part.attributes.get("pass_configs", {}), **(pass_configs or {})})
+        attributes = {**part.attributes, "pass_configs": options}
+        if compile_flags:
+            attributes["compile_flags"] = (
+                (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
+            )
+        return replace(part, attributes=attributes)
+
+    return each_launch(with_outputs(with_roles(prim), out_idx), optioned)
 
 
 class JitFunction:

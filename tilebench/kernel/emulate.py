@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilebench import compiler
+from tilebench.errors import LaunchError
+from tilebench.ir.launches import launches
 from tilebench.kernel import args
 from tilebench.kernel.compiled import Kernel
 from tilebench.passes.stages import Lowered
@@ -26,6 +28,7 @@ def emulate(
     """
     from tilebench.backends.emulator import run_program
 
+    refuse_several(kernel, "emulate()")
     chosen = _target(kernel, target)
     lowered: Lowered = compiler.analyse(kernel.prim, chosen, thread_ir=True).stage(Lowered)
     full = kernel.complete(values)
@@ -35,6 +38,19 @@ def emulate(
     )
     outputs = [full[i] for i in kernel.out_idx]
     return EmulatedRun(result, outputs)
+
+
+def refuse_several(kernel: Kernel, what: str) -> None:
+    """Raise LaunchError TB277 for a program of several launches: `what` looks at one."""
+    if kernel.prim.then is not None:
+        raise LaunchError(
+            "TB277",
+            f"{what} takes a program of one launch, and {kernel.name} makes {len(launches(kernel.prim))}",
+            at=kernel.prim.then.loc,
+            why="a later launch reads what all blocks of the one before wrote",
+            fix="kernel.parts[0] is the first launch, a kernel by itself; target='emu' runs all, with "
+            "every check on",
+        )
 
 
 class EmulatedRun:

@@ -70,7 +70,9 @@ def _compile(kernel: Kernel, path: Path, own: CodeText, text: str) -> None:
     from tilebench.backends.cuda import nvrtc
     from tilebench.backends.cuda.build import CudaExecutable, ptx_text
     from tilebench.backends.cuda.emit import Emitted, compiled_text
+    from tilebench.kernel.emulate import refuse_several
 
+    refuse_several(kernel, "edited code")
     lines = tuple(own.lines[k] if 0 <= k < len(own.lines) else 0 for k in _matched(own.text, text))
     executable: Any = kernel.executable
     arch = kernel.target.arch or executable.program.arch

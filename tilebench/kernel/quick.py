@@ -22,6 +22,7 @@ from typing import Any, Final
 from tilebench.backends.base import Executable, Prepared, Prepares, TensorArgument
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
+from tilebench.ir.launches import launches_nothing
 from tilebench.ir.rewrite import variables
 from tilebench.kernel import args
 from tilebench.kernel.reader import Read, make_reader
@@ -192,7 +193,7 @@ def describe(
         tuple(n for i, n in ends.items() if i not in made),
         pairs,
         tuple(numbers),
-        None if 0 in call.grid else prepare(executable, call).launch,
+        None if launches_nothing(kernel, call.grid) else prepare(executable, call).launch,
         stream_reader(call.views),
     )
 

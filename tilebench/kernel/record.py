@@ -19,6 +19,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel import args as arguments
 from tilebench.kernel import tracing, verify
 from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.emulate import refuse_several
 from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import line_of, make_report, ops_of
 from tilebench.kernel.writers import worst_block
@@ -205,6 +206,7 @@ def record(
 
         prepared = prepare(kernel, list(values) or None, {}, "interp" if level == "tile" else "emu", seed)
         kernel, full = prepared.kernel, list(prepared.values)
+    refuse_several(kernel, "record()")
     if target is not None and parse(target).arch != kernel.target.arch:
         # the layouts of a report are those of its target
         kernel, report = Kernel(kernel.prim, parse(target), config=kernel.config), None

@@ -18,6 +18,7 @@ from tilebench.backends.cuda.live import live_registers, mix
 from tilebench.backends.emulator.counts import AccessCounts
 from tilebench.errors import Loc, TileError
 from tilebench.ir.expr import int_value
+from tilebench.ir.launches import launches
 from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
@@ -283,6 +284,10 @@ def make_report(
     if problem is not None:
         text, place = f"no GPU view of this kernel: {problem.what}", span(problem.at)
         found.append(Finding("gpu", "info", text, (place,) if place else (), problem.fix, problem.code))
+    if prim.then is not None:
+        text = f"{len(launches(prim))} launches: layouts, memory and predicted times are those of the first"
+        place = span(prim.then.loc)
+        found.append(Finding("launches", "info", text, (place,) if place else ()))
     placed = stages.stage(Placed) if stages else None
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None

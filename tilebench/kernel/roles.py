@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilebench.ir.launches import each_launch, launches
 from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Store, TileOp
-from tilebench.language.launching import THEN
 
 
 def _storage(buffer: Buffer) -> Buffer:
@@ -35,9 +35,16 @@ def accessed(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def with_roles(kernel: Kernel) -> Kernel:
-    """The kernel with each parameter's role set: in, out (written, never read) or inout; scalars are in."""
-    every = [accessed(k) for k in (kernel, *kernel.attributes.get(THEN, ()))]
-    read, written = ({b for sets in every for b in sets[k]} for k in (0, 1))
+    """The kernel with each parameter's role set: in, out (written, never read) or inout; scalars are in.
+
+    The launches of a program agree: a role is that of all of them together.
+    """
+    read: set[Buffer] = set()
+    written: set[Buffer] = set()
+    for part in launches(kernel):
+        found = accessed(part)
+        read |= found[0]
+        written |= found[1]
     params = tuple(
         p
         if not isinstance(p.value, Buffer)
@@ -47,4 +54,4 @@ def with_roles(kernel: Kernel) -> Kernel:
         )
         for p in kernel.params
     )
-    return replace(kernel, params=params)
+    return each_launch(kernel, lambda part: replace(part, params=params))

@@ -7,8 +7,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tilebench.backends.base import Executable
+from tilebench.backends.sequence import Launches
 from tilebench.errors import TileError
 from tilebench.kernel import checks, timing, verify
 from tilebench.kernel.compiled import Kernel
@@ -193,8 +195,15 @@ def watch(kernel: Kernel, level: checks.Level) -> None:
         return
     from tilebench.backends.interp import build
 
-    last: Any = kernel.compilation.last
-    executable = build(last, kernel.target, check_init=True, check_races=level == "full")
+    def watched(typed: Any) -> Executable:
+        return build(typed, kernel.target, check_init=True, check_races=level == "full")
+
+    executable = kernel.executable
+    if isinstance(executable, Launches):
+        parts = [watched(cast("Any", e).typed) for e in executable.executables]
+        executable = Launches(executable.kernels, parts, executable.shared)
+    else:
+        executable = watched(kernel.compilation.last)
     kernel.compilation = replace(kernel.compilation, executable=executable)
 
 

@@ -21,6 +21,7 @@ from tilebench.ir.thread import Program
 from tilebench.ir.timers import CAPACITY, with_timers, words_of
 from tilebench.kernel import args, timing, verify
 from tilebench.kernel.compiled import Kernel
+from tilebench.kernel.emulate import refuse_several
 from tilebench.kernel.reporting import bar_names, device_label, span
 from tilebench.kernel.target import is_absent
 from tilebench.passes.stages import Lowered, Partitioned
@@ -83,6 +84,7 @@ def trace_warps(
         return WarpTrace(None, (_not_done(kernel, text, "--target emu shows their order, cuda their times"),))
     twin = Kernel(with_timers(kernel.prim, capacity), kernel.target, config=kernel.config)
     try:
+        refuse_several(kernel, OPTION)
         if kind == "emu" or is_absent(kernel.target):
             return _simulated(kernel, twin, values, block, predicted, capacity)
         return _measured(kernel, twin, values, block, predicted, capacity, rounds)

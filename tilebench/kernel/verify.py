@@ -21,7 +21,6 @@ from tilebench.ir.dtype import DType, decode
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args
 from tilebench.kernel.pattern import guess
-from tilebench.language.launching import THEN
 from tilebench.report import DiffInfo, WorstElement
 
 if TYPE_CHECKING:
@@ -85,13 +84,12 @@ def oracle_references(
     """The oracle's references by output name, of `blocks` (None: all, or a sample when that is too much
     work).
 
-    The dict is empty where a statement is one that the oracle does not know, and for several launches.
+    The dict is empty where a statement is one that the oracle does not know, and where blocks of several
+    launches are asked for.
     """
     from tilebench.oracle import OracleUnsupported, evaluate
     from tilebench.profiling.work import count
 
-    if THEN in kernel.prim.attributes:
-        return {}
     call = args.bind(kernel.prim, [_host(v) for v in before], "cpu", host_arrays=True)
     work = count(kernel.prim, call.grid, call.symbols)
     total = math.prod(call.grid)

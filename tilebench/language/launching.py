@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilebench.errors import Loc, SyntaxTileError, TypeTileError
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, as_expr, binary, const
+from tilebench.ir.launches import own_buffers
+from tilebench.ir.rewrite import Node, children, walk
+from tilebench.ir.tile import AtomicRMW, Bind, Buffer, For, Parallel, Pipelined, Region
 from tilebench.language.markers import ConstVar, LaunchSpec, ThreadRange, ThreadValue
 
 if TYPE_CHECKING:
-    from tilebench.language.walker import Walker
-
-
-THEN = "then"
-"""The attribute of a parsed Kernel that holds the launches after its own, as Kernels (kernel/launches.py)."""
+    from tilebench.language.walker import Launched, Walker
 
 
 def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
-    """`with T.Kernel(...)`: sets grid, threads and block variables; returns the block variables."""
+    """`with T.Kernel(...)`: sets grid, threads and block variables; returns the block variables.
+
+    A second one, behind the first, begins the launch that follows it.
+    """
     if walker.inside or len(walker.bodies) > 1:
         raise SyntaxTileError(
             "TB108",
-            "a T.Kernel inside of " + ("another" if walker.inside else "a run-time loop or branch"),
+            "a T.Kernel inside of another" if walker.inside else "a T.Kernel under a condition of the run",
             at=at,
-            why="the launches of a program follow each other",
-            fix="write one `with T.Kernel(...)` after the other",
+            why="a block cannot launch blocks, and the launches of a program are settled when it is compiled",
+            fix="put it behind the other: launches run one after the other",
         )
-    if walker.launch is not None:
-        walker.end_launch(at)
+    if walker.launch is None:
+        walker.first_launch()
+    else:
+        walker.next_launch()
     grid: list[Expr] = []
     for axis, extent in enumerate(spec.grid):
         if isinstance(extent, ConstVar):
@@ -50,8 +55,48 @@ def enter_launch(walker: Walker, spec: LaunchSpec, at: Loc) -> tuple[Var, ...]:
             )
         grid.append(e)
     walker.launch, walker.grid, walker.threads, walker.inside = spec, tuple(grid), spec.threads, True
+    walker.launched_at = at
     walker.blocks = tuple(Var(n, dtype=int32) for n in ("bx", "by", "bz")[: len(grid)])
     return walker.blocks
+
+
+def refuse_foreign(launched: Sequence[Launched]) -> None:
+    """Raise SyntaxTileError TB105 where a launch names a value, a tile or an index of another one."""
+    if len(launched) == 1:
+        return
+    owner: dict[Var | Buffer, int] = {}
+    for number, one in enumerate(launched):
+        owner.update(dict.fromkeys((*one.blocks, one.thread), number))
+        owner.update({b: number for b in one.buffers if not b.workspace})
+        for node in walk(one.body):
+            match node:
+                case Bind() | For() | Pipelined():
+                    owner[node.var] = number
+                case Parallel():
+                    owner.update(dict.fromkeys(node.vars, number))
+                case AtomicRMW() if node.result is not None:
+                    owner[node.result] = number
+                case _:
+                    pass
+    for number, one in enumerate(launched):
+        for part in (one.body, *one.grid):
+            for node, at in _located(part, one.at):
+                for named in own_buffers(node) if not isinstance(node, Var) else (node,):
+                    if owner.get(named, number) != number:
+                        raise SyntaxTileError(
+                            "TB105",
+                            f"{named.name} belongs to another launch",
+                            at=at,
+                            why="tiles, threads and the values that they compute end with their launch",
+                            fix="write it to a tensor or a workspace (T.alloc_global), and read it here",
+                        )
+
+
+def _located(node: Node, at: Loc | None) -> Iterator[tuple[Node, Loc | None]]:
+    here = at if isinstance(node, Region) else getattr(node, "loc", None) or at
+    yield node, here
+    for child in children(node):
+        yield from _located(child, here)
 
 
 def _axis(values: tuple[Any, ...], dim: int, default: Any) -> Any:

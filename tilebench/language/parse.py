@@ -11,15 +11,16 @@ from typing import Any, cast
 from tilebench.errors import Loc, Source, SyntaxTileError, TileError, TypeTileError, nearest
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Var
+from tilebench.ir.launches import in_order
 from tilebench.ir.rewrite import variables
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
 from tilebench.language.captured import captured, freeze
-from tilebench.language.launching import THEN
+from tilebench.language.launching import refuse_foreign
 from tilebench.language.markers import Address, Pointer, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, foreseen_constants, undeclared
-from tilebench.language.walker import Handler, Launch, Returned, Walker
+from tilebench.language.walker import Handler, Returned, Walker
 
 MAX_TEXT = 1 << 20
 HANDLERS: dict[type[ast.stmt], Handler] = {
@@ -221,28 +222,16 @@ def _finish(
     ]
     outputs = _outputs(walker, returned, at) if eager else []
     params += [Param(b.name, b, "out", b.loc) for b in outputs]
-    walker.end_launch(at)
-    out_idx = tuple(range(len(params) - len(outputs), len(params)))
-
-    def made(launch: Launch, then: tuple[Kernel, ...] = ()) -> Kernel:
-        facts = {**launch.attributes, THEN: then} if then else launch.attributes
-        return Kernel(
-            walker.name,
-            tuple(params),
-            launch.grid,
-            launch.blocks,
-            launch.threads,
-            launch.thread,
-            launch.buffers,
-            launch.body,
-            _symbols(params),
-            out_idx,
-            facts,
-            at,
+    launched = (*walker.earlier, walker.launched())
+    refuse_foreign(launched)
+    symbols, out_idx = _symbols(params), tuple(range(len(params) - len(outputs), len(params)))
+    return in_order([
+        Kernel(
+            walker.name, tuple(params), one.grid, one.blocks, one.threads, one.thread, one.buffers, one.body,
+            symbols, out_idx, one.attributes, at if one is launched[0] else one.at,
         )
-
-    first, *rest = walker.ended
-    return made(first, tuple(map(made, rest)))
+        for one in launched
+    ])  # fmt: skip
 
 
 def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:

@@ -15,7 +15,7 @@ from tilebench.errors import ArgumentError, InternalError, Loc, SyntaxTileError,
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Call, Expr, Load, Var, as_expr, const
 from tilebench.ir.rewrite import seq, walk
-from tilebench.ir.tile import Assert, AtomicRMW, Buffer, Region, Stmt, Store
+from tilebench.ir.tile import Assert, Buffer, Region, Stmt, Store
 from tilebench.language.expressions import Expressions
 from tilebench.language.launching import resolve_thread_value
 from tilebench.language.markers import (
@@ -52,8 +52,8 @@ class Returned(Control):
 
 
 @dataclasses.dataclass(frozen=True)
-class Launch:
-    """One `with T.Kernel(...)` that has been walked: fields as of ir.tile.Kernel."""
+class Launched:
+    """One launch of the program: what ir.tile.Kernel says of it."""
 
     grid: tuple[Expr, ...]
     blocks: tuple[Var, ...]
@@ -62,6 +62,7 @@ class Launch:
     buffers: tuple[Buffer, ...]
     body: Stmt
     attributes: dict[str, Any]
+    at: Loc | None
 
 
 class Walker:
@@ -80,40 +81,42 @@ class Walker:
         self.tensor_specs: dict[str, TensorSpec] = {}
         self.parameters: dict[str, Buffer | Var] = {}
         self.attributes: dict[str, Any] = {}
+        self.common: dict[str, Any] = {}
+        self.earlier: list[Launched] = []
         self.launch: LaunchSpec | None = None
+        self.launched_at: Loc | None = None
         self.inside = False
         self.grid: tuple[Expr, ...] = ()
         self.blocks: tuple[Var, ...] = ()
         self.thread = Var("tx", dtype=int32)
         self.threads: tuple[int, ...] = (1,)
         self.emitted = 0
-        self.ended: list[Launch] = []
         self.stream: Stream | None = None
         self.nests: list[Nest] = []
         self.drawn = 0
         self.computed: set[Var] = set()
 
-    def end_launch(self, at: Loc | None) -> Launch:
-        """Keep the launch that was walked, and start afresh. Raises TB108, TB105 for what cannot be kept."""
-        body = seq(*self.bodies[0])
-        done = Launch(
-            self.grid, self.blocks, self.threads, self.thread, tuple(self.buffers), body, self.attributes
-        )
-        if self.ended:
-            _refuse_strangers(done, self.ended)
-        self.ended.append(done)
-        workspace = next((b for d in self.ended for b in d.buffers if b.workspace), None)
-        if workspace is not None and len(self.ended) > 1:
-            raise SyntaxTileError(
-                "TB108",
-                f"{workspace.name} is allocated in a program of several launches",
-                at=workspace.loc or at,
-                why="a workspace lasts for one launch",
-                fix="pass the tensor as a parameter",
-            )
-        self.bodies, self.buffers, self.attributes = [[]], [], {}
+    # -------------------------------------------------------------- launches
+
+    def launched(self) -> Launched:
+        """The launch that was walked last."""
+        return Launched(
+            self.grid, self.blocks, self.threads, self.thread, tuple(self.buffers), seq(*self.bodies[0]),
+            self.attributes, self.launched_at,
+        )  # fmt: skip
+
+    def first_launch(self) -> None:
+        """Keep what was annotated so far: it is said of every launch."""
+        self.common = _copied(self.attributes)
+
+    def next_launch(self) -> None:
+        """Set the launch walked so far aside; another begins. Workspaces belong to both, as does what was
+        annotated ahead of the first.
+        """
+        self.earlier.append(self.launched())
+        self.bodies, self.buffers = [[]], [b for b in self.buffers if b.workspace]
+        self.attributes = _copied(self.common)
         self.thread, self.stream = Var("tx", dtype=int32), None
-        return done
 
     # -------------------------------------------------------------- emitting
 
@@ -403,6 +406,10 @@ class Walker:
         self.attributes.setdefault("locs", {})[annotation.name] = at
 
 
+def _copied(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {k: dict(cast("dict[Any, Any]", v)) if isinstance(v, dict) else v for k, v in attributes.items()}
+
+
 _WORDS = {
     "ClassDef": "a class",
     "Try": "try",
@@ -431,28 +438,6 @@ def _fits(value: Any, buffer: Buffer, at: Loc | None) -> None:
             why="a variable starts with a value of its type",
             fix="use a wider type, or T.infinity(dtype)",
         )
-
-
-def _refuse_strangers(launch: Launch, before: Sequence[Launch]) -> None:
-    """Raises TB105 for a tile, a block or a thread of an earlier launch."""
-    names = {v: v.name for d in before for v in (*d.blocks, d.thread)}
-    tiles = {b: b.name for d in before for b in d.buffers}
-    for node in walk(launch.body):
-        found = (
-            names.get(node)
-            if isinstance(node, Var)
-            else tiles.get(node.buffer)
-            if isinstance(node, Load | Store | AtomicRMW | Region)
-            else None
-        )
-        if found is not None:
-            raise SyntaxTileError(
-                "TB105",
-                f"{found} belongs to an earlier launch",
-                at=getattr(node, "loc", None),
-                why="tiles and block numbers end with their `with T.Kernel(...)`",
-                fix="pass values on in a tensor",
-            )
 
 
 def _reads_or_calls(e: Expr) -> bool:

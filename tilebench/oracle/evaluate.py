@@ -14,6 +14,7 @@ import numpy as np
 from tilebench.ir.dtype import decode, float64, int64, round_to
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
 from tilebench.ir.intrinsics import INTRINSICS
+from tilebench.ir.launches import grid_of, launches
 from tilebench.ir.rewrite import walk
 from tilebench.ir.tile import (
     Assert,
@@ -100,14 +101,34 @@ def evaluate(
     """The written tensors by parameter name. arguments as for an Executable with host arrays; blocks None:
     all.
 
-    Raises OracleUnsupported for per-thread code, and for atomics on global memory when only some blocks are
-    asked for.
+    Raises OracleUnsupported for per-thread code, and when only some blocks are asked for, for atomics on
+    global memory and for programs of several launches.
     """
-    _supported(kernel, blocks)
-    machine = Machine(kernel, arguments, symbols)
-    for index in blocks if blocks is not None else np.ndindex(*grid):
-        machine.block(tuple(int(i) for i in index))
+    if blocks is not None and kernel.then is not None:
+        raise OracleUnsupported("some blocks of a program of several launches")
+    machine: Machine | None = None
+    known = {**symbols, **_numbers(kernel, arguments)}
+    for part in launches(kernel):
+        _supported(part, blocks)
+        earlier, machine = machine, Machine(part, arguments, symbols)
+        if earlier is not None:
+            machine.continue_from(earlier)
+        here = (
+            blocks if blocks is not None else np.ndindex(*(grid if part is kernel else grid_of(part, known)))
+        )
+        for index in here:
+            machine.block(tuple(int(i) for i in index))
+    assert machine is not None, "a program has a launch"
     return machine.results()
+
+
+def _numbers(kernel: Kernel, arguments: Sequence[Any]) -> dict[Var, int]:
+    """The whole numbers among the arguments, which the grid of a later launch may name."""
+    return {
+        p.value: int(a)
+        for p, a in zip(kernel.params, arguments, strict=True)
+        if isinstance(p.value, Var) and not p.value.dtype.is_float
+    }
 
 
 def _supported(kernel: Kernel, blocks: Sequence[Any] | None) -> None:
@@ -145,18 +166,26 @@ class Machine:
                         else values.astype(bool if param.value.dtype.kind == "bool" else np.int64)
                     )
                 self.memory[param.value] = _memory(values)
+        for buffer in kernel.buffers:
+            if buffer.workspace and buffer.view_of is None:
+                self.memory[buffer] = _unwritten(buffer, self._extents(buffer))
+
+    def _extents(self, buffer: Buffer) -> tuple[int, ...]:
+        frame = Frame(dict(self.base))
+        return tuple(int(self.value(e, frame).value) for e in buffer.shape)
+
+    def continue_from(self, earlier: Machine) -> None:
+        """Take the global memory as another launch left it."""
+        for buffer, memory in earlier.memory.items():
+            if buffer.scope == "global":
+                self.memory[buffer] = memory
+        self.written = earlier.written
 
     def block(self, index: tuple[int, ...]) -> None:
         """Run one block."""
         for buffer in self.kernel.buffers:
             if buffer.scope != "global" and buffer.view_of is None:
-                shape = buffer.static_shape
-                fill = (
-                    np.full(shape, np.nan)
-                    if buffer.dtype.is_float
-                    else np.zeros(shape, bool if buffer.dtype.kind == "bool" else np.int64)
-                )
-                self.memory[buffer] = _memory(fill)
+                self.memory[buffer] = _unwritten(buffer, buffer.static_shape)
         for buffer in self.kernel.buffers:
             if buffer.view_of is not None:
                 self._view(buffer)
@@ -511,6 +540,11 @@ class Machine:
         place, (v, bound, ambiguous) = self._targets(m, self.places(region, f), full, Frame({}))
         m.value[place], m.bound[place], m.ambiguous[place], m.covered[place] = v, bound, ambiguous, True
         self._note(region.buffer)
+
+
+def _unwritten(buffer: Buffer, shape: tuple[int, ...]) -> Memory:
+    kind = bool if buffer.dtype.kind == "bool" else np.int64
+    return _memory(np.full(shape, np.nan) if buffer.dtype.is_float else np.zeros(shape, kind))
 
 
 def _memory(values: np.ndarray) -> Memory:

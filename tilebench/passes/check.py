@@ -48,14 +48,6 @@ def check(kernel: Kernel, target: Target) -> Typed:
     Buffers that ops made for themselves are added to kernel.buffers, and the safe values of
     T.annotate_safe_value to the copies that read outside.
     """
-    if "then" in kernel.attributes:
-        raise TypeTileError(
-            "TB277",
-            f"{kernel.name} makes {1 + len(kernel.attributes['then'])} launches",
-            at=kernel.loc,
-            why="what is asked for is of one launch",
-            fix="kernel.parts[0] is the first launch, a kernel by itself",
-        )
     _check_launch(kernel, target)
     kernel = wide_indices(spread_groups(_complete(kernel)))
     _check_buffers(kernel)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilebench.ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Unary, Var
+from tilebench.ir.launches import grid_of, launches
 from tilebench.ir.rewrite import walk
 from tilebench.ir.tile import (
     AtomicRMW,
@@ -258,10 +259,27 @@ def _index(flat: int, grid: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> Work:
-    """The Work of a launch on `grid` with these symbol values.
+    """The Work of a launch on `grid` with these symbol values, and of those that follow it.
 
     Blocks are sampled evenly when there are many.
     """
+    work = _count(kernel, grid, symbols)
+    for part in launches(kernel)[1:]:
+        work = _sum(work, _count(part, grid_of(part, symbols), symbols))
+    return work
+
+
+def _sum(a: Work, b: Work) -> Work:
+    def both(x: Mapping[str, float], y: Mapping[str, float]) -> dict[str, float]:
+        return {k: x.get(k, 0.0) + y.get(k, 0.0) for k in {**x, **y}}
+
+    return Work(
+        a.flops + b.flops, both(a.tensor_flops, b.tensor_flops), a.transcendentals + b.transcendentals,
+        both(a.read, b.read), both(a.written, b.written), a.tensor_bytes + b.tensor_bytes, a.blocks,
+    )  # fmt: skip
+
+
+def _count(kernel: Kernel, grid: tuple[int, ...], symbols: Mapping[Var, int]) -> Work:
     total = math.prod(grid)
     if total == 0:
         return Work(0.0, {}, 0.0, {}, {}, 0.0, 0)

@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from tilebench.backends.base import Argument, Built, TensorArgument
@@ -249,6 +250,19 @@ class CudaExecutable:
             )
             self._loaded[device] = kernel
         return kernel
+
+    @contextmanager
+    def workspace(self, size: int, stream: int, arguments: Sequence[Argument]) -> Generator[int]:
+        """The address of `size` bytes on the arguments' device, which are given back on the stream."""
+        gpu = self._find_gpu()
+        gpu.enter(self._device(gpu, arguments))
+        pointer = int(
+            gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes")
+        )
+        try:
+            yield pointer
+        finally:
+            gpu.api.cuMemFreeAsync(pointer, stream)
 
     def _find_gpu(self) -> Gpu:
         if self._gpu is not None:
