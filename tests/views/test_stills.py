@@ -330,3 +330,11 @@ def test_a_still_reads_alone_and_in_the_board(view: str) -> None:
     with Image.open(io.BytesIO(alone.data)) as both, Image.open(io.BytesIO(still.data)) as own:
         assert both.height >= own.height, "nothing is squeezed"
         assert np.asarray(own.convert("L")).min() < 60, "there is ink"
+
+
+def test_views_without_a_picture_are_text_on_a_page_without_scripts() -> None:
+    data, _ = Board(everything(), ("code",), static=True).bundle()
+    assert data["text/html"].count("<details open>") >= 1
+    assert "color:light-dark(" in data["text/html"]
+    assert "text/html" not in Board(everything(), ("layout",), static=True).bundle()[0]
+    assert "registers a thread" in Board(everything(), ("summary",), static=True).bundle()[0]["text/html"]

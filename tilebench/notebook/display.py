@@ -20,7 +20,10 @@ class ErrorCard:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         del include, exclude
         text = self.error.render()
-        style = "border-left:3px solid #c62828;padding:.5em 1em;overflow:auto"
+        style = (
+            "border-left:3px solid #c62828;padding:.5em 1em;overflow:auto;white-space:pre;"
+            "font-family:var(--jp-code-font-family,monospace)"
+        )
         card = f'<pre class="tilebench-error" style="{style}">{html.escape(text)}</pre>'
         return {"text/plain": text, "text/html": card}
 

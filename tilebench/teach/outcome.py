@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilebench.report import ClaimInfo, ExerciseInfo
-from tilebench.views.base import BAD, GOOD, QUIET, esc
+from tilebench.views.base import BAD, GOOD, ON_DARK, QUIET, esc
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,10 @@ class Checked:
             f"<b>{esc(self.exercise)} {esc(self.title)}</b>: {esc(self._headline())}"
         ]
         for o in self.outcomes:
-            mark = {True: GOOD, False: BAD, None: QUIET}[o.passed]
+            ink = {True: GOOD, False: BAD, None: QUIET}[o.passed]
+            mark = f'<b style="color:light-dark({ink},{ON_DARK[ink]})">{esc(MARKS[o.passed])}</b>'
             out.append(
-                f'<div style="margin-top:.3em"><b style="color:{mark}">{esc(MARKS[o.passed])}</b> '
+                f'<div style="margin-top:.3em">{mark} '
                 f"{esc(o.claim)}"
                 + (f' <span style="opacity:.75">({esc(o.saw)})</span>' if o.passed and o.saw else "")
                 + "</div>"

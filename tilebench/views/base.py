@@ -20,6 +20,8 @@ GOOD, BAD, WARN, ACCENT = "#1a7f37", "#cf222e", "#9a6700", "#0550ae"
 PANEL.
 """
 
+ON_DARK = {GOOD: "#56d364", BAD: "#ff8b84", QUIET: "#a9b4c0"}
+"""Some of them for HTML on a dark page; a browser without light-dark() leaves the text as it is."""
 LANES = ("#afafff", "#afffaf", "#ffffaf", "#ffafaf", "#d2d2ff", "#d2ffd2", "#ffffd2", "#ffd2d2")
 """Thread % 8, in the order that CuTe's pictures have; black text reads on all of them."""
 WARPS = ("#8ecae6", "#ffd166", "#a3d9a5", "#f4a6a6", "#cdb4db", "#ffb87a", "#b7d7c9", "#d9c2a7")

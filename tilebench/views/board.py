@@ -75,6 +75,9 @@ class Board:
                 "report": to_json(saved),
             },
         }
+        words = whole.texts(self.report, self.views)
+        if words:
+            data["text/html"] = words
         widget = self.widget
         if widget is not None:
             live: Any = widget._repr_mimebundle_()  # a dict, or (dict, metadata) in later versions

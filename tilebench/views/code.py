@@ -68,8 +68,8 @@ def shortened(report: Report, limit: int = SAVED_CHARACTERS) -> Report:
     return replace(report, code=tuple(code), passes=tuple(kept[p.name] for p in report.passes))
 
 
-def html(report: Report, limit: int = 60) -> str:
-    """The cell and the generated code as folded, escaped text."""
+def html(report: Report, limit: int = 60, opened: bool = False) -> str:
+    """The cell and the generated code as folded, escaped text. opened: the generated code is unfolded."""
     out: list[str] = []
     wanted = [c for c in levels(report) if c.level in ("cell", "cuda", "llvm")]
     for c in wanted:
@@ -77,8 +77,9 @@ def html(report: Report, limit: int = 60) -> str:
         body = "\n".join(lines[:limit]) + (
             f"\n... {len(lines) - limit} more lines" if len(lines) > limit else ""
         )
+        shown = " open" * (opened and c.level != "cell")
         out.append(
-            f"<details><summary>{esc(LEVELS[c.level])}, {len(lines)} lines</summary>"
-            f"<pre>{esc(body)}</pre></details>"
+            f"<details{shown}><summary>{esc(LEVELS[c.level])}, {len(lines)} lines</summary>"
+            f"<pre style='font-family:monospace;overflow:auto'>{esc(body)}</pre></details>"
         )
     return "".join(out)

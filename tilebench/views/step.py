@@ -45,14 +45,14 @@ def lean(report: Report, limit: int = SAVED_BYTES) -> Report:
     return replace(report, traces=tuple(codec.saved(t, share) for t in report.traces))
 
 
-def sentence(trace: Trace) -> str:
+def sentence(trace: Trace, names: bool = True) -> str:
     """One line: which block, how many steps, what is followed, what was found."""
     block = ", ".join(map(str, trace.block))
     line = f"{trace.total} steps of block ({block}) at {trace.level} level"
     if trace.kept:
         line += f" ({len(trace.steps)} key steps kept)"
-    names = [b.name for b in trace.buffers if b.shape and b.scope not in ("global", "shared")][:8]
-    line += f"; follows {', '.join(names)}" if names else ""
+    followed = [b.name for b in trace.buffers if b.shape and b.scope not in ("global", "shared")][:8]
+    line += f"; follows {', '.join(followed)}" if names and followed else ""
     nan = next((k for k, s in enumerate(trace.steps) if any(w.nan for w in s.writes)), None)
     wrong = next((k for k, s in enumerate(trace.steps) if any(c.wrong for c in s.checks)), None)
     if wrong is not None:
@@ -116,7 +116,7 @@ def shown(trace: Trace) -> tuple[list[int], list[int]]:
 def paint(ax: Any, trace: Trace) -> None:
     """Draw the filmstrip: a column for each key step, a row for each tile, row vectors side by side below."""
     no_axes(ax)
-    titled(ax, f"time travel: {sentence(trace)}")
+    titled(ax, f"time travel: {sentence(trace, names=False)}")
     steps = codec.key_steps(trace, FRAMES)
     tiles, rows = shown(trace)
     bands = [*([i] for i in tiles), *([rows] if rows else [])]

@@ -26,8 +26,7 @@ from tilebench.views import (
     whatif,
 )
 from tilebench.views.base import (
-    BAD,
-    GOOD,
+    ON_DARK,
     PANEL,
     QUIET,
     Still,
@@ -40,8 +39,6 @@ from tilebench.views.base import (
     write,
 )
 
-ON_DARK = {GOOD: "#56d364", BAD: "#ff8b84", QUIET: "#a9b4c0"}
-"""The verdict's colours on a dark page; a browser without light-dark() leaves the text as it is."""
 Painter = Callable[[Any], None]
 COLUMNS = 3
 STILLS: dict[str, Callable[[Report], Still | None]] = {
@@ -203,15 +200,28 @@ def alt(report: Report) -> str:
     return clip(". ".join(parts), 1200)
 
 
+def verdict_line(report: Report) -> str:
+    """The verdict as an escaped paragraph, in colours for both themes."""
+    mark, colour = verdict_mark(report)
+    return (
+        f"<p><strong style='color:light-dark({colour},{ON_DARK[colour]})'>{esc(mark)}</strong> "
+        f"<strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"
+    )
+
+
+def texts(report: Report, views: Sequence[str]) -> str:
+    """The chosen views as text, where they are views that have no picture; '' otherwise."""
+    made = {"code": lambda: code.html(report, opened=True), "summary": lambda: summary.html(report)}
+    if not views or not set(views) <= set(made):
+        return ""
+    return verdict_line(report) + "".join(made[v]() for v in views)
+
+
 def html(report: Report) -> str:
     """Script-free, escaped: verdict line, tables of resources, differences and findings, layouts in words,
     code excerpts.
     """
-    mark, colour = verdict_mark(report)
-    out = [
-        f"<p><strong style='color:light-dark({colour},{ON_DARK[colour]})'>{esc(mark)}</strong> "
-        f"<strong>{esc(report.name)}</strong> on {esc(report.target)}: {esc(report.verdict or 'not run')}</p>"
-    ]
+    out = [verdict_line(report)]
     out += [summary.html(report), exercise.html(report), diff.html(report), step.html(report)]
     out += [findings.html(report)]
     words = [layout.sentence(i) for i in layout.fragments(report)] + [
