@@ -76,6 +76,28 @@ def test_neighbours_are_added_by_loops_and_by_threads(target: str) -> None:
     np.testing.assert_array_equal(D, A[:4].astype(np.float32).reshape(4, 4, 4).sum(1))
 
 
+@pytest.mark.parametrize("target", ["interp", "cpu", "emu:sm_80"])
+def test_the_old_values_of_neighbours_fill_a_slice(target: str) -> None:
+    @T.prim_func
+    def program(A: T.Tensor((8,), "int32"), P: T.Tensor((8,), "int32"), Q: T.Tensor((32, 2), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            P[0:4] = T.atomic_addx4(A[0:4], A[4:8], return_prev=True)
+            low, high = T.atomic_addx2(A[4], A[6], return_prev=True)
+            P[4] = low
+            P[5] = high
+            T.sync_threads()
+            if t % 2 == 0:
+                Q[t // 2, 0:2] = T.atomic_addx2(P[6:8], A[0:2], return_prev=True)
+
+    A, P, Q = np.arange(1, 9, dtype=np.int32), np.zeros(8, np.int32), np.zeros((32, 2), np.int32)
+    tilebench.compile(program, target=target)(A, P, Q)
+    assert A.tolist() == [6, 8, 10, 12, 12, 14, 7, 8]
+    assert P.tolist() == [1, 2, 3, 4, 5, 6, 32 * 6, 32 * 8]
+    assert sorted(Q[:, 0].tolist()) == list(range(0, 32 * 6, 6))
+    assert sorted(Q[:, 1].tolist()) == list(range(0, 32 * 8, 8))
+
+
 def test_a_slice_of_another_width_is_refused() -> None:
     @T.prim_func
     def program(A: T.Tensor((8,), "float32")):

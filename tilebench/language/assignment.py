@@ -190,6 +190,11 @@ def _set_region(walker: Walker, place: Region, value: Any, at: Loc, frame: Frame
 
         walker.emit(copy(value, place), at)
         return
+    if isinstance(value, tuple | list):
+        size = place.shape[0] if len(place.shape) == 1 else 0
+        for k, v in enumerate(walker.unpacked(value, size, frame, node)):
+            walker.store(place.buffer, place.index((const(k),)), v, at)
+        return
     variables = tuple(Var(f"i{d}", dtype=int32) for d in range(len(place.shape)))
     e = walker.scalar_value(walker.bound("value", value, frame, node), at).astype(place.dtype)
     walker.emit(Parallel(variables, place.shape, Store(place.buffer, place.index(variables), e, loc=at)), at)

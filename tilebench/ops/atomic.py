@@ -235,12 +235,6 @@ def atomic_or(dst: Buffer | Region | Load, value: Any, memory_order: str | None 
 
 
 def _wide(count: int, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
-    if return_prev:
-        raise TypeTileError(
-            "TB258",
-            f"atomic_addx{count}: return_prev gives the old value of one element, not of {count}",
-            fix="use T.atomic_add(A[i], x, return_prev=True) for each element",
-        )
     sides: list[Region] = []
     for what, side in (("the destination", dst), ("the value", value)):
         own = extents_of(side)
@@ -256,20 +250,28 @@ def _wide(count: int, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
                 fix=f"give the first element, or a slice of {count}",
             )
     _check_target("add", to.buffer)
+    before = [Var(f"{to.buffer.name}_before", dtype=to.dtype) for _ in range(count if return_prev else 0)]
     parts: list[Stmt] = []
     for k in range(count):
         load = Load(of.buffer, coordinates(of, (const(k),)), dtype=of.dtype)
-        parts.append(AtomicRMW("add", to.buffer, coordinates(to, (const(k),)), load.astype(to.dtype)))
-    return Seq(tuple(parts))
+        old = before[k] if return_prev else None
+        parts.append(AtomicRMW("add", to.buffer, coordinates(to, (const(k),)), load.astype(to.dtype), old))
+    return Effect(Seq(tuple(parts)), tuple(before)) if return_prev else Seq(tuple(parts))
 
 
 def atomic_addx2(dst: Load | Region, value: Load | Region, return_prev: bool = False) -> Stmt | Effect:
-    """Two neighbouring elements at once: dst[i : i + 2] += value[j : j + 2]."""
+    """Two neighbouring elements, each atomically: dst[i : i + 2] += value[j : j + 2].
+
+    return_prev: the old values, for `prev[0:2] = ...` or two names.
+    """
     return _wide(2, dst, value, return_prev)
 
 
 def atomic_addx4(dst: Load | Region, value: Load | Region, return_prev: bool = False) -> Stmt | Effect:
-    """Four neighbouring elements at once: dst[i : i + 4] += value[j : j + 4]."""
+    """Four neighbouring elements, each atomically: dst[i : i + 4] += value[j : j + 4].
+
+    return_prev: the old values, for `prev[0:4] = ...` or four names.
+    """
     return _wide(4, dst, value, return_prev)
 
 
