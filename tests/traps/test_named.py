@@ -245,6 +245,21 @@ def test_newer_and_older_keywords_are_taken() -> None:
     check(program, [a, b], a.astype(np.float32) @ b.astype(np.float32))
 
 
+def test_keywords_of_persistent_loops_and_views() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((6, 8), "int32"), B: T.Tensor((6, 8), "int32")):
+        with T.Kernel(2, threads=32, cluster_dims=(1, 1, 1)) as b:
+            S = T.alloc_shared((48,), "int32")
+            V = T.view(S, (6, 8), strides=(8, 1))
+            T.copy(A, V)
+            for i, _ in T.Persistent([6, 1], 2, b, num_stages=2, annotations={}):
+                for j in T.Parallel(8):
+                    B[i, j] = S[i * 8 + 7 - j]
+
+    a = numbers(6, 8, dtype=np.int32)
+    check(program, [a], a[:, ::-1].copy())
+
+
 # ------------------------------------------------------------------------------------------ what is refused
 
 
@@ -339,6 +354,26 @@ def two_conditions_for_all_of() -> Any:
     return program
 
 
+def a_view_with_columns_first() -> Any:
+    @T.prim_func
+    def program(B: T.Tensor((4, 4), "int32")):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((16,), "int32")
+            T.clear(S)
+            T.copy(T.view(S, (4, 4), strides=(1, 4)), B)  # HERE
+
+    return program
+
+
+def blocks_in_clusters() -> Any:
+    @T.prim_func
+    def program(B: T.Tensor((4,), "int32")):
+        with T.Kernel(2, threads=32, cluster_dims=2):  # HERE
+            T.fill(B, 1)
+
+    return program
+
+
 def an_element_that_may_be_outside() -> Any:
     @T.prim_func
     def program(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
@@ -370,6 +405,8 @@ def an_index_that_is_out_from_the_start() -> Any:
         (a_name_that_is_not_there, "TB121"),
         (two_conditions_for_all_of, "TB211"),
         (an_element_that_may_be_outside, "TB260"),
+        (a_view_with_columns_first, "TB209"),
+        (blocks_in_clusters, "TB535"),
         (an_index_that_is_out_from_the_start, "TB218"),
     ],
     ids=lambda x: getattr(x, "__name__", None),

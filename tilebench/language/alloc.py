@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, cast
 
 from tilebench.errors import ArgumentError, TypeTileError
@@ -264,8 +265,9 @@ def symbolic(name: str, dtype: Any = "int32") -> Any:
 
 
 def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
-    """The same storage with another shape and dtype; the number of bytes must agree."""
-    del strides
+    """The same storage with another shape and dtype; the number of bytes must agree. Given strides must
+    be those of rows that lie one behind the other.
+    """
     if any(int_value(s) is None for s in src.shape):
         raise TypeTileError(
             "TB207",
@@ -290,6 +292,14 @@ def view(src: Buffer, shape: Any = None, dtype: Any = None, strides: Any = None)
             f"{kind} has {want * kind.bits // 8}",
             why="a view shows the same bytes",
             fix="choose a shape with the same number of bytes",
+        )
+    given = None if strides is None else [int_value(as_expr(s)) for s in strides]
+    if given is not None and given != [prod(sizes[d + 1 :]) for d in range(len(sizes))]:
+        raise TypeTileError(
+            "TB209",
+            f"view: strides of {', '.join(map(str, given))} elements for {'x'.join(map(str, sizes))}",
+            why="the rows of a view lie one behind the other, as those of its buffer do",
+            fix="leave strides out and exchange the indices, or T.transpose the tile",
         )
     return Buffer("", tuple(as_expr(s) for s in sizes), kind, src.scope, view_of=src)
 
