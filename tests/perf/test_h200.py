@@ -101,3 +101,38 @@ def test_every_case_has_candidates_with_different_labels() -> None:
             assert labels
             assert len(set(labels)) == len(labels)
             assert len(both(c.candidates)) == 2 * len(labels)
+
+
+def test_a_result_belongs_to_the_case_of_its_work() -> None:
+    from tests.perf import predict
+
+    found = h200.cases()["gqa"]
+    causal = found[1]
+    old = causal.label.removesuffix(" causal")
+    assert predict.case_of(found, old, causal.work) is causal
+    assert predict.case_of(found, found[0].label, found[0].work) is found[0]
+    assert predict.case_of(found, old, causal.work * 3) is None
+
+
+def test_a_configuration_is_found_by_its_label() -> None:
+    from tests.perf import predict
+
+    (found,) = h200.cases()["gemm-int4-M16"]
+    first = found.candidates[0]
+    assert predict.candidate_of(found, first.label) is first
+    lone = predict.candidate_of(found, first.label + predict.LONE)
+    assert lone is not None
+    assert lone.configs["TB_PERSISTENT"] is False
+    assert predict.candidate_of(found, "of old") is None
+
+
+def test_the_model_knows_the_lengths_of_the_ragged_row() -> None:
+    from tests.perf import predict
+
+    for row in ("varlen", "gemm-int4-M16"):
+        found = h200.cases()[row][0]
+        assert 0.2 < predict.predicted_ms(found.candidates[0], [168]) / MEASURED[row] < 1.5
+
+
+MEASURED = {"varlen": 0.66, "gemm-int4-M16": 0.026}
+"""Milliseconds on an H200: of the first configuration, and of the fastest one before it."""

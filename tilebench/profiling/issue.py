@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from tilebench.ir.expr import Binary, Call, Cast, Expr, Load, Select, Unary, Var
+from tilebench.ir.dtype import float16
+from tilebench.ir.expr import COMPARISONS, Binary, Call, Cast, Expr, Load, Select, Unary, Var
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.tile import AtomicRMW, Bind, Parallel, Stmt, Store
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
 from tilebench.ops.reduce import Reduce
+from tilebench.passes.indices import split_index
 
 LANES = 128
 """FP32 instructions of threads that an SM starts in a clock."""
@@ -30,10 +32,26 @@ SHUFFLE = 4.0
 """Weight of a shuffle: 32 in a clock."""
 DIVISION = 8.0
 """A division is a reciprocal and about eight steps of correction."""
+ALONE = 2.0
+"""Clocks from one instruction of a warp to its next, where it has its scheduler to itself: a result is there
+after four (Luo et al., arXiv 2402.13499), and about two chains run beside each other. Warps of another
+warpgroup take the clocks between.
+"""
+BANK = 4
+"""Bytes that a bank of shared memory gives a thread, however few it asks for."""
+PAIR = 2
+"""Neighbours of a row that a thread holds in a product's layout: one access to shared memory."""
 SHUFFLE_CLOCKS = 30
 """From one shuffle to the next that needs its result (order of magnitude)."""
 
 _BINARY = {"add": 1.0, "sub": 1.0, "mul": 1.0, "min": HALF_RATE, "max": HALF_RATE}
+FIELD = 1.25
+"""A small integer out of a word as float16 (passes/lower/packed.py): of two of them, one lop3 at half rate,
+and a shift for every eight.
+"""
+FIELD_BYTES = 0.5
+"""Of shared memory for it, where words hold eight."""
+BITS = frozenset({"bitand", "bitor", "bitxor"})
 _PLAIN_CALLS = frozenset({"fma", "abs", "infinity"})
 
 
@@ -115,6 +133,14 @@ def _nest(s: Parallel) -> Pipes:
     return total
 
 
+def _is_field(e: Cast) -> bool:
+    """Whether a float16 is made of some bits of a word in shared memory."""
+    masked = e.value
+    if e.dtype != float16 or not isinstance(masked, Binary) or masked.op != "bitand":
+        return False
+    return masked.dtype.bits == 32 and any(isinstance(n, Load) for n in walk(masked.left))
+
+
 class _Counter:
     """Counts an element's instructions. inner: the variable along a row; per_row: executions an element of
     what does not depend on it.
@@ -139,10 +165,11 @@ class _Counter:
         """The instruction of a node and those of its operands."""
         match e:
             case Load():
-                shared = e.buffer.scope == "shared"
-                return Pipes(0.25, 0.0, float(e.dtype.bytes)) if shared else Pipes()
+                return self.load(e)
             case Var():
                 return self.of(self.bound[e]) if e in self.bound else Pipes()
+            case Cast() if _is_field(e):
+                return Pipes(FIELD, 0.0, FIELD_BYTES)
             case Cast():
                 inner = self.of(e.value)
                 changes = e.value.dtype.is_float and e.value.dtype != e.dtype
@@ -160,11 +187,34 @@ class _Counter:
             case _:
                 return Pipes()
 
+    def load(self, e: Load) -> Pipes:
+        """From shared memory: two neighbours of a row at once, else each for itself."""
+        if e.buffer.scope != "shared":
+            return Pipes()
+        if self.inner is None or self.is_along(e):
+            return Pipes(1.0 / PAIR, 0.0, float(max(e.dtype.bytes, BANK / PAIR)))
+        return Pipes(1.0, 0.0, float(max(e.dtype.bytes, BANK)))
+
+    def is_along(self, e: Load) -> bool:
+        """Whether neighbours along a row are neighbours in memory."""
+        if self.inner is None or not e.indices:
+            return False
+        split = split_index(e.indices[-1], (self.inner,))
+        return split is not None and split.coefficients == (1,)
+
     def binary(self, e: Binary) -> Pipes:
-        """An arithmetic instruction; a product under a sum is part of it."""
+        """An arithmetic instruction; a product under a sum is part of it.
+
+        Integers of indices alone are worked out beforehand, and two operations on bits are one (lop3).
+        """
         operands = self.of(e.left) + self.of(e.right)
         if not e.left.dtype.is_float:
-            return operands + Pipes(HALF_RATE)
+            if e.op not in COMPARISONS and not any(isinstance(n, Load) for n in walk(e)):
+                return Pipes()
+            inner = e.left.op if isinstance(e.left, Binary) else ""
+            return operands + Pipes(0.0 if e.op in BITS and inner in BITS else HALF_RATE)
+        if e.dtype == float16 and e.op in ("add", "sub", "mul"):
+            return operands + Pipes(0.5)
         if e.op == "div":
             return operands + Pipes(DIVISION, 1.0)
         weight = _BINARY.get(e.op, HALF_RATE)

@@ -385,8 +385,12 @@ class _Play:
             return self.ends[k] - before + inside
 
         fixed = sum(length(k) - rings.trips[k] * self.pace for k in middle) / len(middle)
+        each = self.pace
+        if fixed < 0.0:  # the last iterations were slower than the rest: trips take their share of a tile
+            trips = sum(rings.trips[k] for k in middle)
+            fixed, each = 0.0, sum(map(length, middle)) / trips if trips else 0.0
         left_out = [k for k in range(rings.tiles) if k not in set(played)]
-        us = sum(fixed + rings.trips[k] * self.pace for k in left_out)
+        us = sum(fixed + rings.trips[k] * each for k in left_out)
         if left_out:
             self.skips.append((self.ends[played[-2]], us))
         return sum(length(k) for k in middle) / len(middle)

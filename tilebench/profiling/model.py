@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from heapq import heapreplace
 
 from tilebench.ir.expr import Var, int_value
+from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.stages import Scheduled
 from tilebench.profiling import actions, block, lanes, rings, timeline
 from tilebench.profiling.block import Program, Rates
@@ -206,15 +207,14 @@ def _with_producer(
     if tiles is not None and work.blocks:
         blocks = int_value(kernel.grid[0]) or 1
         index = (rings.heaviest(scheduled, blocks),)
-        drawn, program = played(index, blocks, 1)
+        together = max(1, min(blocks_per_sm(kernel), occupancy.blocks))
+        drawn, program = played(index, blocks, together)
         # blocks beyond the SMs of this device come after the others
-        rounds = -(-blocks // sms)
-        n = program.tiles
-        what = (
-            f"round{'s' * (rounds > 1)} of {min(blocks, sms)} persistent blocks, {n} tile{'s' * (n > 1)} each"
-        )
+        places = sms * together
+        rounds = -(-blocks // places)
+        n, count = program.tiles, min(blocks, places)
+        what = f"round{'s' * (rounds > 1)} of {count} persistent blocks, {n} tile{'s' * (n > 1)} each"
         terms.append(TimelineTerm(what, rounds, drawn.total_us))
-        together = 1
     elif work.blocks:
         slots = together * sms
         full, rest = divmod(work.blocks, slots)
@@ -236,8 +236,11 @@ def _with_producer(
             terms.append(TimelineTerm(what, 1, last.total_us))
             if drawn is None:
                 drawn, program, together = last, own, sharing
-    total = sum(t.count * t.each_us for t in terms)
     bounds = bounds_of(work, device, share)
+    total = sum(t.count * t.each_us for t in terms)
+    if terms[1:] and total < bounds["memory"]:
+        terms.append(TimelineTerm("what memory needs beyond that", 1, bounds["memory"] - total))
+        total = bounds["memory"]
     limiter = _limiter(bounds, total, work, device)
     if drawn is None or program is None:
         nothing = TimelineInfo("predicted", (), note="an empty grid", terms=tuple(terms), total_us=total)

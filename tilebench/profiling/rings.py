@@ -48,7 +48,7 @@ from tilebench.profiling.actions import (
     Take,
 )  # fmt: skip
 from tilebench.profiling.block import SHARED_PER_CLOCK, SPECIAL_PER_CLOCK, Rates, gemm_shared_bytes
-from tilebench.profiling.issue import LANES, Pipes, pipes_of
+from tilebench.profiling.issue import ALONE, LANES, Pipes, pipes_of
 from tilebench.profiling.work import block_values, evaluate, work_of
 
 TILE_EFFORT = 2
@@ -315,7 +315,7 @@ class _Reader:
         ports = part / rates.l2_bytes
         issue = max(pipes.issue / (LANES * clocks), shared)
         special = pipes.special / (SPECIAL_PER_CLOCK * clocks)
-        alone = max(issue, special, ports) + pipes.latency / rates.clocks
+        alone = max(issue * ALONE, special, ports) + pipes.latency / rates.clocks
         if alone <= 0:
             return
         writes = tuple(b for b in uses(s)[1] if b.scope == "shared")
