@@ -1,5 +1,7 @@
 """`f.func.parse_args`: what a call says, however it is spelled."""
 
+import gc
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -64,3 +66,16 @@ def test_wrong_calls_are_pythons_errors():
         factory.func.parse_args(4, rows=4)
     with pytest.raises(TypeError, match="unhashable"):
         factory.func.parse_args(4, options=Unhashable(0))
+
+
+def test_compiling_keeps_nothing_of_its_caller_alive():
+    def probe():
+        tensor = torch.zeros(4)
+        factory(3)
+        return weakref.ref(tensor)
+
+    gc.disable()  # a cycle through a frame would be hidden by it
+    try:
+        assert probe()() is None
+    finally:
+        gc.enable()
