@@ -9,6 +9,91 @@ import tilebench.language as T
 LOG2E = 1.44269504
 
 
+SLACK = 8.0
+"""By so much (a power of two) may a row's scores exceed the maximum that its exponentials are taken with."""
+
+
+def attention_lazy(
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    causal: bool = False,
+    dtype: str = "float16",
+    block_M: int = 128,
+    block_N: int = 128,
+    num_stages: int = 2,
+    threads: int = 256,
+) -> Any:
+    """Attention forward whose maxima lag behind: a row's is taken anew when it has grown by SLACK, so that
+    the result is rarely rescaled. Exact after the division, since sums and results are of the same maximum.
+    """
+    scale = (1.0 / dim) ** 0.5 * LOG2E
+
+    @T.prim_func
+    def attention_lazy_kernel(
+        Q: T.Tensor((batch, heads, seq, dim), dtype),
+        K: T.Tensor((batch, heads, seq, dim), dtype),
+        V: T.Tensor((batch, heads, seq, dim), dtype),
+        O: T.Tensor((batch, heads, seq, dim), dtype),
+    ):
+        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+            Q_s = T.alloc_shared((block_M, dim), dtype)
+            K_s = T.alloc_shared((block_N, dim), dtype)
+            V_s = T.alloc_shared((block_N, dim), dtype)
+            s = T.alloc_fragment((block_M, block_N), "float32")
+            p = T.alloc_fragment((block_M, block_N), dtype)
+            o = T.alloc_fragment((block_M, dim), "float32")
+            m = T.alloc_fragment((block_M,), "float32")
+            m_old = T.alloc_fragment((block_M,), "float32")
+            alpha = T.alloc_fragment((block_M,), "float32")
+            row = T.alloc_fragment((block_M,), "float32")
+            l = T.alloc_fragment((block_M,), "float32")
+
+            T.copy(Q[bz, by, bx * block_M : (bx + 1) * block_M, :], Q_s)
+            T.fill(o, 0)
+            T.fill(l, 0)
+            T.fill(m, -T.infinity("float32"))
+            steps = (
+                T.min(T.ceildiv(seq, block_N), T.ceildiv((bx + 1) * block_M, block_N))
+                if causal
+                else T.ceildiv(seq, block_N)
+            )
+            for k in T.Pipelined(steps, num_stages=num_stages):
+                T.copy(K[bz, by, k * block_N : (k + 1) * block_N, :], K_s)
+                for i, j in T.Parallel(block_M, block_N):
+                    if causal:
+                        s[i, j] = T.if_then_else(
+                            bx * block_M + i >= k * block_N + j, 0, -T.infinity("float32")
+                        )
+                    else:
+                        s[i, j] = T.if_then_else(k * block_N + j < seq, 0, -T.infinity("float32"))
+                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(m, m_old)
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(block_M):
+                    m[i] = T.if_then_else((m[i] - m_old[i]) * scale > SLACK, m[i], m_old[i])
+                for i in T.Parallel(block_M):
+                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                for i, j in T.Parallel(block_M, block_N):
+                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.reduce_sum(s, row, dim=1)
+                for i in T.Parallel(block_M):
+                    l[i] = l[i] * alpha[i] + row[i]
+                T.copy(s, p)
+                for i, j in T.Parallel(block_M, dim):
+                    o[i, j] = o[i, j] * alpha[i]
+                T.copy(V[bz, by, k * block_N : (k + 1) * block_N, :], V_s)
+                T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+            for i in T.Parallel(block_M):
+                l[i] = 1.0 / l[i]
+            for i, j in T.Parallel(block_M, dim):
+                o[i, j] = o[i, j] * l[i]
+            T.copy(o, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
+
+    return attention_lazy_kernel
+
+
 def attention_varlen(
     batch: int,
     total: int,

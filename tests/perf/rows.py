@@ -12,7 +12,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tests.kernels import programs, references
+from tests.kernels import programs, programs_attention, references
 from tests.perf.cases import REFERENCE, Bar, Candidate, Case, NotHere, Run, Setup, one, same_arguments
 
 GEMM_SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (8192, 8192, 1024), (2048, 2048, 8192))
@@ -120,6 +120,15 @@ def attention_case(
         )
         for bm, bn, stages, threads, way in settings
     )
+
+    if kv_heads == heads:
+        lazy = partial(programs_attention.attention_lazy, batch, heads, s, dim, causal, dtype)
+        tall = {"block_M": 192, "threads": 384} if dim == 64 else {}
+        skip = {"TB_SKIP_UNIT_SCALING": True}
+        candidates += tuple(
+            one(f"lazy {way}", partial(lazy, **tall), **skip, **(WAYS_CAUSAL if causal else WAYS)[way])
+            for way in (("one block a tile", "pairs, ahead, together") if causal else ("", "ahead, together"))
+        )
 
     def prepare(folder: Path | None) -> Setup:
         import torch

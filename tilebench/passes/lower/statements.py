@@ -41,6 +41,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.passes.indices import divisor
 from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
+from tilebench.passes.lower.scalings import factors_differ
 from tilebench.passes.lower.timers import tiled, timed
 
 UNROLL_LIMIT = 256
@@ -224,7 +225,8 @@ def _parallel(b: Builder, s: Parallel) -> None:
     from tilebench.passes.place_rules import flattened
 
     if not b.is_per_thread(s):
-        lower_parallel(b, s)
+        with b.when(factors_differ(b, s)):
+            lower_parallel(b, s)
         return
     names, extents, body = flattened(s)
     for name, extent in reversed(list(zip(names, extents, strict=True))):
