@@ -21,7 +21,8 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel import addresses, args, crowded, quick
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
-from tilebench.passes.stages import Placed
+from tilebench.passes.room import widened
+from tilebench.passes.stages import Placed, Typed
 from tilebench.report import Report
 from tilebench.targets import Target
 
@@ -78,6 +79,9 @@ class Kernel:
         stages = compiler.analyse(self.prim, self.target)
         if self.target.kind == "cuda":
             crowded.warn(stages)
+        for buffer, text in widened(stages.stage(Typed).kernel):
+            at = f" (line {buffer.loc.line})" if buffer.loc is not None else ""
+            warnings.warn(f"{self.name}: {text}{at}", stacklevel=5)
         return compiler.with_executable(stages)
 
     @property

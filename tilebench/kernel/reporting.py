@@ -33,6 +33,7 @@ from tilebench.layouts import FragmentLayout, SharedLayout, mma_k
 from tilebench.ops.base import Op
 from tilebench.ops.gemm import Gemm, wgmma
 from tilebench.passes.memory import numbered
+from tilebench.passes.room import widened
 from tilebench.passes.stages import (
     Allocated,
     AnyLayout,
@@ -43,6 +44,7 @@ from tilebench.passes.stages import (
     Scheduled,
     Selected,
     Synchronised,
+    Typed,
 )
 from tilebench.profiling import model
 from tilebench.profiling.registers import launch_threads
@@ -288,6 +290,9 @@ def make_report(
         text = f"{len(launches(prim))} launches: layouts, memory and predicted times are those of the first"
         place = span(prim.then.loc)
         found.append(Finding("launches", "info", text, (place,) if place else ()))
+    for buffer, text in widened(compilation.stage(Typed).kernel):
+        place = span(buffer.loc)
+        found.append(Finding("room", "warning", text, (place,) if place else ()))
     placed = stages.stage(Placed) if stages else None
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None

@@ -32,6 +32,7 @@ from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
 from tilebench.passes.large import wide_indices
 from tilebench.passes.ranges import check_indices
+from tilebench.passes.room import with_room
 from tilebench.passes.stages import Typed
 from tilebench.passes.uniform import per_thread_statements
 from tilebench.targets import Target
@@ -46,10 +47,10 @@ def check(kernel: Kernel, target: Target) -> Typed:
     """The kernel with everything legal, or a located TileError.
 
     Buffers that ops made for themselves are added to kernel.buffers, and the safe values of
-    T.annotate_safe_value to the copies that read outside.
+    T.annotate_safe_value to the copies that read outside; fragments get the room that their loops use.
     """
     _check_launch(kernel, target)
-    kernel = wide_indices(spread_groups(_complete(kernel)))
+    kernel = wide_indices(spread_groups(with_room(_complete(kernel))))
     _check_buffers(kernel)
     for node in walk(kernel.body):
         if isinstance(node, Op):
