@@ -88,12 +88,22 @@ def build(root: Path = ROOT) -> None:
     modules = root / "extension" / "node_modules"
     shutil.rmtree(root / "extension" / "lib", ignore_errors=True)
     _run(root, node() / "bin" / "node", modules / "typescript" / "bin" / "tsc")
+    check_views(root)
     builder = modules / "@jupyter" / "builder" / "lib" / "build-labextension.js"
     core = modules / "@jupyterlab" / "core-meta" / "core.package.json"
     _run(root, node() / "bin" / "node", builder, "--core-package-file", core, root / "extension")
     _rename_entry(root / BUILT)
     tutorials.write(root, root / BUILT / "tutorials")
     (root / BUILT / "sources.json").write_text(json.dumps({"sha256": digest(root)}) + "\n")
+
+
+def check_views(root: Path = ROOT, modules: Path | None = None) -> None:
+    """Type-check the views' modules by what their comments say of types.
+
+    Raises CalledProcessError; what is wrong is on standard output.
+    """
+    compiler = (modules or root / "extension" / "node_modules") / "typescript" / "bin" / "tsc"
+    _run(root, node() / "bin" / "node", compiler, "-p", "tsconfig.views.json")
 
 
 def _rename_entry(built: Path) -> None:

@@ -71,7 +71,7 @@ export class BoardPanel extends Panel {
       return;
     }
     const reports = this.outputs && !this.outputs.isDisposed ? reportsIn(this.outputs) : [];
-    const report = reports[reports.length - 1];
+    const report = reports[reports.length - 1] ?? (this.shown ? undefined : this.nearest());
     if (!report) {
       if (!this.notebooks.currentWidget) {
         this.shown = null;
@@ -84,6 +84,17 @@ export class BoardPanel extends Panel {
     }
     this.shown = report;
     this.put(new BoardWidget({ report, views: [] }));
+  }
+
+  /** The report nearest to the active cell, those above it first: a page that was opened again has one to show. */
+  private nearest(): IReport | undefined {
+    const notebook = this.notebooks.currentWidget?.content;
+    const at = notebook?.activeCellIndex ?? 0;
+    const far = (k: number) => (k <= at ? at - k : k + 10_000);
+    return (notebook?.widgets ?? [])
+      .map((cell, k) => ({ cell, k }))
+      .sort((a, b) => far(a.k) - far(b.k))
+      .flatMap(({ cell }) => (cell.model.type === 'code' ? reportsIn((cell as CodeCell).model.outputs).slice(-1) : []))[0];
   }
 
   private say(): void {

@@ -309,6 +309,40 @@ def test_the_side_board_follows_the_active_cell(open_book: Any) -> None:
     assert book.lines(1, "tb-line-pinned") == [], "the other kernel has a bus of its own"
 
 
+def test_after_a_reload_the_kernel_lives_and_the_board_is_back(open_book: Any) -> None:
+    kernel = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
+    book = open_book("again.ipynb", ["%load_ext tilebench\nkept = 41", CELL, "print(kept + 1)"])
+    page = book.page
+    book.run(0)
+    book.run(1)
+    book.cell(1).locator(".tb-board").wait_for()
+    book.activate(1)
+    execute(page, "tilebench:show-board")
+    verdict = page.locator("#tilebench-board .tb-verdict")
+    verdict.wait_for()
+    said, number = verdict.inner_text(), page.evaluate(kernel)
+    execute(page, "docmanager:save")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    page.wait_for_timeout(2_000)  # JupyterLab writes down where its panels are a moment later
+    page.reload()
+    page.wait_for_function("window.jupyterapp && document.querySelector('.jp-Notebook .jp-Cell')")
+    page.wait_for_function(IDLE)
+    assert page.evaluate(kernel) == number
+    verdict.wait_for()
+    assert verdict.inner_text() == said, "without a click: the report nearest to the active cell"
+    book.activate(1)
+    assert verdict.inner_text() == said
+    panel = page.locator("#tilebench-board")
+    panel.get_by_role("tab", name="code").click()
+    panel.locator(".tb-line", has_text="T.gemm").first.click()
+    assert book.lines(1, "tb-line-pinned") == [GEMM_LINE]
+    book.run(2)
+    assert book.cell(2).locator(".jp-OutputArea-output").inner_text().strip() == "42"
+    book.shot("after-reload")
+    # The sockets of the page that was left are cut off by the browser.
+    book.complaints[:] = [c for c in book.complaints if "WebSocket" not in c and "Failed to fetch" not in c]
+
+
 def test_saved_reports_are_interactive_with_no_kernel(open_book: Any, lab: tuple[str, Path]) -> None:
     import nbformat
 
@@ -357,10 +391,20 @@ def test_saved_reports_are_interactive_with_no_kernel(open_book: Any, lab: tuple
 def test_the_kernel_completes_options_and_names(open_book: Any) -> None:
     from playwright.sync_api import TimeoutError
 
-    book = open_book("complete.ipynb", ["%load_ext tilebench", "%%tile --ta", "%%tile\nT.alloc_sh"])
+    body = "%%tile --target cpu\n@T.prim_func\ndef f(X: T.Tensor((64,), 'float16')):\n    with T.Kernel("
+    book = open_book(
+        "complete.ipynb",
+        [
+            "%load_ext tilebench",
+            "%%tile --ta",
+            "%%tile\nT.alloc_sh",
+            f"{body}1) as b:\n        T.alloc_",
+            f"{body}1, thr",
+        ],
+    )
     book.run(0)
     page = book.page
-    for number, completed in ((1, "--target"), (2, "alloc_shared")):
+    for number, completed in ((1, "--target"), (2, "alloc_shared"), (3, "alloc_fragment"), (4, "threads=")):
         # A single answer is put in at once, several are offered.
         for attempt in range(
             5
@@ -434,6 +478,25 @@ def test_notebook_7_has_the_same_extension(open_book: Any) -> None:
     execute(page, "tilebench:show-board")
     page.locator("#tilebench-board .tb-verdict").wait_for()
     book.shot("notebook-7")
+    # The tutorials, by the menu's command; in Notebook they open in a tab of the browser.
+    page.evaluate("() => void window.jupyterapp.commands.execute('tilebench:tutorials')")
+    offered = page.locator(".tb-tutorial")
+    offered.first.wait_for()
+    title = offered.first.locator("strong").inner_text()
+    with page.context.expect_page() as opening:
+        offered.first.click()
+    copy = opening.value
+    copy.wait_for_function("window.jupyterapp && document.querySelector('.jp-Notebook .jp-Cell')")
+    copy.get_by_role("heading", name=title).first.wait_for()
+    assert "/notebooks/tile-tutorials/" in copy.url
+    copy.close()
+    with page.context.expect_page() as opening:
+        page.evaluate("() => void window.jupyterapp.commands.execute('tilebench:new-notebook')")
+    fresh = opening.value
+    fresh.wait_for_function("document.querySelectorAll('.jp-Notebook .jp-Cell').length === 2")
+    assert "/notebooks/Untitled" in fresh.url
+    assert "%load_ext tilebench" in fresh.locator(".jp-Notebook .jp-Cell").first.inner_text()
+    fresh.close()
     # While it starts Notebook's handler of shortcuts meets a plugin without settings, with our extension as
     # without it; where JupyterLab ran before, its file browser asks for a command that only JupyterLab has.
     # Nothing else may go wrong.

@@ -103,6 +103,26 @@ def test_what_is_installed_is_what_is_committed() -> None:
     )
 
 
+def test_the_types_of_the_views_fit(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The bus and the state above all; where the npm packages are not here, the build below does it."""
+    modules = build.ROOT / "extension" / "node_modules"
+    if not modules.is_dir():
+        pytest.skip("no npm packages here: make extension")
+    build.check_views()
+    views = tmp_path / "tilebench" / "views" / "static"
+    shutil.copytree(build.ROOT / "tilebench" / "views" / "static", views)
+    (tmp_path / "extension").mkdir()
+    shutil.copy(build.ROOT / "extension" / "tsconfig.views.json", tmp_path / "extension")
+    module = views / "findings.js"
+    text = module.read_text(encoding="utf-8")
+    wrong = text.replace("act.pin(sel(shown[at].f), event.shiftKey)", "act.pinned(sel(shown[at].f))")
+    assert wrong != text
+    module.write_text(wrong, encoding="utf-8")
+    with pytest.raises(subprocess.CalledProcessError):
+        build.check_views(tmp_path, modules)
+    assert "Property 'pinned' does not exist on type 'Act'" in capfd.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_build_in_another_folder_gives_the_same_files(tmp_path: Path) -> None:

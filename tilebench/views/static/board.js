@@ -15,7 +15,10 @@ import * as code from "./code.js";
 import * as passes from "./passes.js";
 import * as findings from "./findings.js";
 
-/** name, title, module, whether the report has something to show. */
+/**
+ * name, title, module, whether the report has something to show.
+ * @type {[string, string, {draw: (el: HTMLElement, state: any, act: import("./kit.js").Act) => () => void}, (report: any) => boolean][]}
+ */
 export const TABS = [
   ["whatif", "what if", whatif, (r) => whatif.has(r)],
   ["layout", "layout", layout, (r) => layout.fragments(r).length > 0],

@@ -27,7 +27,7 @@ export function levels(report) {
 
 /**
  * Runs of lines that are folded: [first, count]. @param {string} level @param {string[]} lines @param {number[]} from
- * @returns {[number, number][]}
+ * @returns {number[][]}
  */
 export function folds(level, lines, from) {
   const is = NOISE[level], out = [];

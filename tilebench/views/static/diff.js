@@ -88,7 +88,7 @@ function one(el, d, act, shape, state) {
     el.append(status, writer, h("div", { class: "tb-two" }, stage, side));
     aside = side;
     side.append(h("p", { class: "tb-legend" },
-      ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(v).join(",")})` } }), t))));
+      ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(Number(v)).join(",")})` } }), t))));
     const g = grid(stage, `error over bound of ${d.output}`, {
       hover(cell) {
         if (!cell) { act.hover(null); return; }

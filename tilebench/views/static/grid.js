@@ -45,7 +45,7 @@ export function grid(el, label, events) {
   let shown = false;
   /** @type {Uint8Array|null} */
   let mask = null;
-  /** @type {[number, number][]} */
+  /** @type {number[][]} */
   let outlined = [];
   const base = h("canvas", { class: "tb-canvas" }), over = h("canvas", { class: "tb-canvas tb-over" }), axes = h("canvas", { class: "tb-canvas tb-axes", "aria-hidden": "true" });
   const box = h("div", { class: "tb-grid", tabindex: 0, role: "application", "aria-roledescription": "grid of cells", "aria-label": label }, base, over, axes);
@@ -378,13 +378,13 @@ export function grid(el, label, events) {
       data = next;
       image.width = data.columns;
       image.height = data.rows;
-      image.getContext("2d").putImageData(new ImageData(data.colours, data.columns, data.rows), 0, 0);
+      image.getContext("2d").putImageData(new ImageData(/** @type {any} */ (data.colours), data.columns, data.rows), 0, 0);
       cursor = [clamp(cursor[0], data.rows), clamp(cursor[1], data.columns)];
       mask = null;
       if (!same) { lastWidth = box.clientWidth; measure(); }
       paint();
     },
-    /** Dims all cells but those of the mask, and rings some. @param {Uint8Array|null} next @param {[number, number][]} rings */
+    /** Dims all cells but those of the mask, and rings some. @param {Uint8Array|null} next @param {number[][]} rings */
     light(next, rings) {
       mask = next;
       outlined = rings;

@@ -56,7 +56,7 @@ export function table(head, rows, caption) {
     h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell))))));
 }
 
-/** A labelled <select>. @param {string} label @param {[string, string][]} options value and text @param {string} value @param {(v: string) => void} change */
+/** A labelled <select>. @param {string} label @param {string[][]} options value and text @param {string} value @param {(v: string) => void} change */
 export function choice(label, options, value, change) {
   const select = h("select", { "aria-label": label || null, on: { change: () => change(select.value) } },
     ...options.map(([v, text]) => h("option", { value: v, selected: v === value }, text)));
@@ -102,7 +102,7 @@ export function provenance(f) {
 
 // ---------------------------------------------------------------- colours
 
-/** @typedef {[number, number, number]} Colour */
+/** @typedef {number[]} Colour red, green, blue */
 /** @param {string} hex @returns {Colour} */
 export function rgb(hex) {
   return [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));

@@ -311,7 +311,7 @@ export function draw(el, state, act) {
     const { info } = p;
     let text = info.formula;
     if (element >= 0) {
-      const names = "ijklmn", numbers = {};
+      const names = "ijklmn", numbers = /** @type {Record<string, number>} */ ({});
       math.unflatten(info.shape, element).forEach((x, d) => { numbers[names[d] ?? `i${d}`] = x; });
       const rows = info.formula.split("\n").filter((l) => /^(thread|register) =/.test(l));
       const first = selectionOf(p, element);

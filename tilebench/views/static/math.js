@@ -22,6 +22,7 @@
  * @property {string} formula
  * @property {string} reason
  * @property {number} reason_line
+ * @property {any[]} [chain] why it is so, cause by cause
  */
 /**
  * @typedef {Object} Holders who holds what; elements are row-major numbers
@@ -109,7 +110,7 @@ export function holders(info) {
   return { threads, registers, element, thread, register, count };
 }
 
-/** All (thread, register) of an element. @param {Holders} held @param {number} element @returns {[number, number][]} */
+/** All (thread, register) of an element. @param {Holders} held @param {number} element @returns {number[][]} */
 export function holdersOf(held, element) {
   const found = [];
   for (let p = 0; p < held.element.length; p++) {

@@ -156,6 +156,6 @@ function busy(info) {
 
 /** 1.2e13 -> "12 T" @param {number} v */
 export function flops(v) {
-  for (const [s, n] of [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (v >= s) return `${number(v / s)} ${n}`;
+  for (const [s, n] of /** @type {[number, string][]} */ ([[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])) if (v >= s) return `${number(v / s)} ${n}`;
   return number(v);
 }

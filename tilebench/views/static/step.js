@@ -320,7 +320,7 @@ function one(el, m, state, act) {
     const W = 140, H = 22;
     const x = (k) => 2 + (W - 4) * (total > 1 ? k / (total - 1) : 0), y = (v) => H - 3 - (H - 6) * (v - low) / (high - low || 1);
     let known = curves.get(values);
-    if (!known) curves.set(values, known = curve(values));
+    if (!known) curves.set(values, known = curve());
     const { low, high } = known;
     function curve() {
       let low = Infinity, high = -Infinity;

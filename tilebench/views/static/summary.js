@@ -1,7 +1,7 @@
 // The verdict, what the binary needs, every figure with its provenance, and the ops with the instruction that carries each out.
 import { h, table, figureText, button } from "./kit.js";
 
-/** @param {any} report @returns {[string, string][]} */
+/** @param {any} report @returns {string[][]} */
 export function resources(report) {
   const r = report.resources, rows = [];
   if (r.registers !== null) rows.push(["registers a thread", `${r.registers} (compiler's log)`]);

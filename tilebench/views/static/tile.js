@@ -123,7 +123,7 @@ export function tile(label, rows, columns, sx, sy, events) {
     el, rows, columns,
     /** @param {Uint8ClampedArray} colours */
     paint(colours) {
-      image.getContext("2d").putImageData(new ImageData(colours, columns, rows), 0, 0);
+      image.getContext("2d").putImageData(new ImageData(/** @type {any} */ (colours), columns, rows), 0, 0);
       const ctx = base.getContext("2d");
       ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
       ctx.imageSmoothingEnabled = false;
@@ -140,6 +140,7 @@ export function tile(label, rows, columns, sx, sy, events) {
       if (changed) outline(ctx, changed, rows, columns, sx, sy);
       if (row !== null) band(ctx, 0, row * sy, width, sy);
       if (column !== null) band(ctx, column * sx, 0, sx, height);
+      /** @param {number[]} place @param {string} colour */
       const ring = ([r, c], colour) => {
         for (const [style, line] of [["#ffffff", 4], [colour, 2]]) {
           ctx.strokeStyle = style;
@@ -156,7 +157,7 @@ export function tile(label, rows, columns, sx, sy, events) {
 /** A band over a row or column: dark lines on both sides with light ones outside, seen on any colour. */
 function band(ctx, x, y, w, hgt) {
   ctx.lineWidth = 1;
-  for (const [style, d] of [["rgba(255,255,255,0.9)", 1.5], ["rgba(0,0,0,0.85)", 0.5]]) {
+  for (const [style, d] of /** @type {[string, number][]} */ ([["rgba(255,255,255,0.9)", 1.5], ["rgba(0,0,0,0.85)", 0.5]])) {
     ctx.strokeStyle = style;
     ctx.strokeRect(x - d, y - d, w + 2 * d, hgt + 2 * d);
   }

@@ -4,7 +4,7 @@ import { draw } from "./board.js";
 
 /** The report in the model: JSON, deflated. @param {DataView|ArrayBuffer|Uint8Array} packed */
 export async function inflate(packed) {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob([/** @type {any} */ (packed)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
 }
 
