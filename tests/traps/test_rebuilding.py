@@ -247,6 +247,30 @@ def test_an_eager_function_sees_it_too() -> None:
     assert np.array_equal(np.asarray(run(x)), x * 25)
 
 
+@pytest.mark.usefixtures("restored")
+@pytest.mark.filterwarnings("ignore")
+def test_a_tuned_function_sees_it_too() -> None:
+    @tilebench.autotune(configs=[{"threads": 32}])
+    @tilebench.jit(target="interp")
+    def factory(options: Any, threads: int = 64) -> Any:
+        @T.prim_func
+        def program(X: T.Tensor((N,), "float32"), Y: T.Tensor((N,), "float32")):
+            with T.Kernel(1, threads=threads):
+                for i in T.Parallel(N):
+                    Y[i] = X[i] * SCALE
+
+        return program
+
+    def result() -> Any:
+        y = np.zeros(N, np.float32)
+        factory(None)(np.arange(N, dtype=np.float32), y)
+        return y[1]
+
+    assert (result(), result()) == (2, 2)
+    change_global()
+    assert result() == 5
+
+
 def test_what_did_not_change_is_not_built_again() -> None:
     factory = tilebench.jit(of_an_object, target="interp")
     assert factory(OPTIONS) is factory(OPTIONS)

@@ -15,6 +15,7 @@ from tilebench.kernel.decorator import JitFunction, freeze
 from tilebench.kernel.target import device_of, is_absent, resolve
 from tilebench.kernel.tune import TunedFunction
 from tilebench.kernel.tune_inputs import get_autotune_inputs
+from tilebench.language.captured import captured
 from tilebench.targets import Target
 from tilebench.tuning.bench import Rule
 from tilebench.tuning.job import Job, require_numbers
@@ -95,10 +96,13 @@ class Autotuned(TunedFunction):
         return {name: _shapes([value]) for name, value in every.items()}
 
     def _key(self, values: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """What a tuning is kept under: the call without the parameters that it is not to depend on."""
+        """What a tuning is kept under: the call without the parameters that it is not to depend on, and what
+        the program reads from around it.
+        """
         kept = [(n, v) for n, v in self._arguments(values, named).items() if n not in self.unspecialized]
         given = () if self.unspecialized else _shapes(get_autotune_inputs() or ())
-        return tuple(kept), str(resolve(self.function.options.get("target"))), given
+        target = str(resolve(self.function.options.get("target")))
+        return tuple(kept), target, given, captured(self.function.function)
 
     def _candidates(self, values: Sequence[Any], named: Mapping[str, Any]) -> list[Candidate]:
         return candidates(self.configs, values, named)
