@@ -59,8 +59,8 @@ def run(target: str, **options: Any) -> Any:
     return tilebench.run(GEMM, target=target, cell="In[1]", trace_warps=True, **options)
 
 
-def timed(kernel: Kernel, capacity: int = ir.CAPACITY) -> Lowered:
-    return analyse(ir.with_timers(kernel.prim, capacity), kernel.target).stage(Lowered)
+def timed(kernel: Kernel, each: bool = False) -> Lowered:
+    return analyse(ir.with_timers(kernel.prim, each=each), kernel.target).stage(Lowered)
 
 
 @functools.cache
@@ -95,11 +95,12 @@ def test_timed_programs_compile_and_spill_nothing(name: str, arch: str, tmp_path
     if not nvrtc.available():
         pytest.skip("no NVRTC here")
     kernel = compile(REAL[name](), target=f"cuda:{arch}")
-    program = timed(kernel).program
-    verify_program(program)
-    built = build_program(program, kernel.target, store=Store(tmp_path)).built
-    assert built.warnings == ()  # no C75xx: products are under way across stamps
-    assert built.spill_bytes == 0
+    for each in (False, True) if name == "attention" else (False,):
+        program = timed(kernel, each=each).program
+        verify_program(program)
+        built = build_program(program, kernel.target, store=Store(tmp_path)).built
+        assert built.warnings == ()  # no C75xx: products are under way across stamps
+        assert built.spill_bytes == 0
 
 
 # ------------------------------------------------------------------ records
@@ -174,7 +175,7 @@ def test_a_producer_and_its_consumers_are_lanes_with_arrows_between() -> None:
     assert info is not None
     assert {b.lane for b in info.bars} >= {"producer", "tensor cores", "warpgroup 0", "warpgroup 1"}
     assert info.warps == (0, 4, 8)
-    fills = [b for b in info.bars if b.kind == "issue"]
+    fills = [b for b in info.bars if b.kind == "issue" and b.lane == "producer"]
     assert {b.warp for b in fills} == {8}
     keys = [b.iteration for b in fills if "K_s" in b.label]
     assert keys[:6] == [0, 1, 2, 3, 4, 5]
@@ -185,7 +186,25 @@ def test_a_producer_and_its_consumers_are_lanes_with_arrows_between() -> None:
         assert info.bars[a].label.split("into ")[1] == info.bars[z].label.split("for ")[1]
         assert info.bars[z].end_us >= info.bars[a].start_us
     softmax = [b for b in info.bars if b.lane == "warpgroup 1" and b.kind == "work"]
-    assert len(softmax) > 30
+    assert 8 <= sum(b.label.endswith(" more") for b in softmax if b.iteration >= 0) <= len(softmax) <= 40
+
+
+def test_what_threads_compute_between_two_waits_is_one_bar_or_a_bar_each() -> None:
+    kernel = compile(programs.softmax(16, 512), target="emu:sm_90a")
+    one, each = (trace_warps(kernel, normal(kernel, 0), each=e).timeline for e in (False, True))
+    assert one is not None
+    assert each is not None
+    assert [b.label for b in sorted(one.bars, key=lambda b: b.start_us)] == [
+        "copy",
+        "reduce and 3 more",
+        "copy",
+    ]
+    assert len(each.bars) == 6
+    lines = [b.line for b in sorted(each.bars, key=lambda b: b.start_us)]
+    assert lines == sorted(lines)
+    with pytest.raises(LaunchError) as caught:
+        tilebench.run(GEMM, target="emu:sm_80", trace_warps="all")
+    assert caught.value.code == "TB617"
 
 
 def test_the_warps_that_are_timed_compute_what_the_others_do() -> None:
@@ -212,7 +231,7 @@ def test_another_block_may_be_named_and_one_outside_is_refused() -> None:
 
 def test_stamps_without_a_place_are_counted_and_said() -> None:
     kernel = compile(programs.softmax(16, 512), target="emu:sm_80")
-    traced = trace_warps(kernel, normal(kernel, 0), capacity=4)
+    traced = trace_warps(kernel, normal(kernel, 0), capacity=4, each=True)
     assert traced.timeline is not None
     assert "12 stamps found no place" in traced.timeline.note  # 7 of each of 4 warps, 4 of them kept
     assert len(traced.timeline.bars) == 3

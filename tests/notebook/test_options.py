@@ -115,6 +115,10 @@ def test_steps_of_a_block(shell: Any) -> None:
 def test_trace_warps_says_what_it_cannot_do(shell: Any) -> None:
     said = findings(run(shell, "--trace-warps"))
     assert "--trace-warps timed nothing: interp runs blocks without warps" in said
+    made = report(run(shell, "--trace-warps statements --cta 1 --show timeline", target="emu:sm_80"))
+    assert [t["provenance"] for t in made["timelines"]] == ["predicted", "simulated"]
+    assert made["timelines"][1]["note"].startswith("block 1, ")
+    assert made["traces"] == []
 
 
 def test_compare_with_the_last_run_and_with_another(shell: Any) -> None:

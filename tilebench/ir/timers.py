@@ -19,6 +19,8 @@ from tilebench.ir.tile import Buffer, Kernel, Param, Stmt
 
 ATTRIBUTE = "timers"
 """Attribute of a kernel with timers: the records that each warp has room for."""
+EACH = "timers_each"
+"""Attribute of one whose every statement is timed, also where threads only compute."""
 PARAMETER = "warp_timers"
 CAPACITY = 8192
 """Records a warp, 32 KiB: some hundred iterations of attention."""
@@ -47,11 +49,12 @@ class TimerSite:
 
     tile: one tile of a persistent block; work: a statement of the program; issue: starting asynchronous work;
     wait: until something is there; fill: the producer starts the copies of a slot. stmt: the statement, whose
-    Loc is the user's line.
+    Loc is the user's line; more: statements behind it that are timed with it.
     """
 
     what: What
     stmt: Stmt
+    more: tuple[Stmt, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +110,16 @@ def first_record(kernel: Kernel, warp: int, capacity: int) -> int:
     return Header.WORDS * (1 + warps_of(kernel)) + warp * capacity
 
 
-def with_timers(kernel: Kernel, capacity: int = CAPACITY) -> Kernel:
-    """The kernel with the tensor of stamps as its last parameter: lowering puts the stamps in."""
+def with_timers(kernel: Kernel, capacity: int = CAPACITY, each: bool = False) -> Kernel:
+    """The kernel with the tensor of stamps as its last parameter: lowering puts the stamps in.
+
+    each: time every statement. Else statements that only compute, one behind the other, are timed as one: the
+    assembler moves nothing across a stamp, and what they gain by overlapping would be lost.
+    """
     shape = (const(words_of(kernel, capacity)),)
     stamps = Buffer(PARAMETER, shape, int32, "global")
     return replace(
         kernel,
         params=(*kernel.params, Param(PARAMETER, stamps, "inout")),
-        attributes={**kernel.attributes, ATTRIBUTE: capacity},
+        attributes={**kernel.attributes, ATTRIBUTE: capacity, EACH: each},
     )

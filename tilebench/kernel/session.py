@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tilebench.backends.base import Executable
 from tilebench.backends.sequence import Launches
-from tilebench.errors import TileError
+from tilebench.errors import LaunchError, TileError
 from tilebench.kernel import checks, timing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.outputs import poison
@@ -80,7 +80,7 @@ def run(
     seed: int = 0,
     steps: Sequence[str] | None = None,
     cta: Sequence[int] | None = None,
-    trace_warps: bool = False,
+    trace_warps: bool | str = False,
     override: str | Path = "",
     pass_configs: Mapping[Any, Any] | None = None,
     launcher: Launcher | None = None,
@@ -97,13 +97,14 @@ def run(
     timed on the CPU, not on a GPU); steps: buffers to record for time travel, () for all, in block `cta`
     (None: the one of the worst element, else the first);
     trace_warps: time the warps of block `cta` (None: the first of the launch) with timers in a twin of the
-    kernel (kernel/timers.py); override: 'cuda' or a path, CUDA text edited by hand
+    kernel (kernel/timers.py), 'parts' (or True): what threads compute between two waits as one, 'statements':
+    each statement; override: 'cuda' or a path, CUDA text edited by hand
     (kernel/override.py);
     launcher: launches in place of this process (kernel/isolate.py); history: earlier points of the roofline;
     cell and first_line: what messages call the text, and the number of its first line.
     What an option could not do here is said in the report's findings. Raises TileError.
     """
-    level = checks.level_of(check)
+    level, detail = checks.level_of(check), _detail(trace_warps)
     settings = dict(settings or {})
     if isinstance(program, str):
         scope: dict[str, Any] = {} if namespace is None else namespace
@@ -124,7 +125,7 @@ def run(
             ref=ref is not None,
             bench=bench,
             steps=steps is not None,
-            trace=trace_warps,
+            trace=bool(trace_warps),
             check=level in ("sim", "full"),
             why="the kernel was not run",
         )
@@ -161,8 +162,8 @@ def run(
     )  # fmt: skip
     if steps is not None:
         report = _with_steps(report, kernel, before, steps, cta)
-    if trace_warps:
-        report = _with_warps(report, kernel, before, cta, isolated=launcher is not None)
+    if detail:
+        report = _with_warps(report, kernel, before, cta, detail, isolated=launcher is not None)
     return Result(kernel, report, values)
 
 
@@ -229,14 +230,33 @@ def _with_steps(
 
 
 def _with_warps(
-    report: Report, kernel: Kernel, before: Sequence[Any], cta: Sequence[int] | None, isolated: bool
+    report: Report,
+    kernel: Kernel,
+    before: Sequence[Any],
+    cta: Sequence[int] | None,
+    detail: str,
+    isolated: bool,
 ) -> Report:
     from tilebench.kernel.timers import last_of, trace_warps, with_warps
 
     if isolated:
         why = "with --isolate nothing is launched in this process"
         return replace(report, findings=(*report.findings, *_not_done(trace=True, why=why)))
-    return with_warps(report, trace_warps(kernel, before, block=cta, predicted=last_of(report)))
+    each = detail == "statements"
+    return with_warps(report, trace_warps(kernel, before, block=cta, predicted=last_of(report), each=each))
+
+
+def _detail(trace_warps: bool | str) -> str:
+    """What is timed: '' for nothing. Raises LaunchError TB617 for another word."""
+    if isinstance(trace_warps, bool):
+        return "parts" if trace_warps else ""
+    if trace_warps not in ("", "parts", "statements"):
+        raise LaunchError(
+            "TB617",
+            f"trace_warps={trace_warps!r} is no level of detail",
+            fix="use 'parts' (True) or 'statements'",
+        )
+    return trace_warps
 
 
 def _override(kernel: Kernel, where: str | Path) -> Finding:

@@ -69,20 +69,22 @@ def trace_warps(
     predicted: TimelineInfo | None = None,
     capacity: int = CAPACITY,
     rounds: int = ROUNDS,
+    each: bool = False,
 ) -> WarpTrace:
     """Time the warps of a block. values: one for each parameter, as they were before the run; they are not
     changed.
 
     block: its place in the launch (None: the first); predicted: the timeline whose lanes and phases are
     taken; capacity: stamps that each warp has room for; rounds: launches that are timed to see what the
-    timers cost, 0 for none. Raises LaunchError TB614 for a block that is not in the grid. What goes wrong
-    otherwise is a finding: the run that was asked for is not lost.
+    timers cost, 0 for none; each: time every statement, not those between two waits as one. Raises
+    LaunchError TB614 for a block that is not in the grid. What goes wrong otherwise is a finding: the run
+    that was asked for is not lost.
     """
     kind = kernel.target.kind
     if kind not in ("cuda", "emu"):
         text = f"{OPTION} timed nothing: {kernel.target} runs blocks without warps, so there are none to time"
         return WarpTrace(None, (_not_done(kernel, text, "--target emu shows their order, cuda their times"),))
-    twin = Kernel(with_timers(kernel.prim, capacity), kernel.target, config=kernel.config)
+    twin = Kernel(with_timers(kernel.prim, capacity, each), kernel.target, config=kernel.config)
     try:
         refuse_several(kernel, OPTION)
         if kind == "emu" or is_absent(kernel.target):

@@ -32,6 +32,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--override": ("cuda",),
     "--bench": ("20", "100"),
     "--cta": ("0,0,0",),
+    "--trace-warps": ("parts", "statements"),
     "--seed": ("0", "1"),
     "--save": ("report.tbz", "report.json", "report.html"),
 }

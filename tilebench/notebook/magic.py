@@ -113,11 +113,10 @@ class TileMagics(Magics):
         "and that --trace-warps times",
     )  # fmt: skip
     @argument(
-        "--trace-warps",
-        action="store_true",
-        help="time the warps of a block on the GPU with timers in the kernel; "
-        "their order alone in the emulator",
-    )
+        "--trace-warps", nargs="?", const="parts", default="", choices=("parts", "statements"),
+        help="time the warps of a block with timers in the kernel: what they compute between waits as one, "
+        "or each statement; in the emulator their order alone",
+    )  # fmt: skip
     @argument(
         "--compare", nargs="?", const="", default=None, metavar="NAME",
         help="what changed since another kernel, or since this one's last run",

@@ -207,6 +207,8 @@ class _Warp:
             match site.what, site.stmt:
                 case "work", stmt:
                     name = self.named(stmt)
+                    if site.more:
+                        name = (name[0], f"{name[1]} and {len(site.more)} more", name[2])
                     lane = self.lane(name[0], stmt)
                     turn = self.turn((name[0], lane == STORES), name[0])
                     self.bar(lane, name, s, turn, "issue" if lane == STORES else "work")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tilebench.ir.dtype import int32
@@ -20,6 +20,7 @@ from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Acquire, For, Issue, Kernel, Parallel, Stmt, SyncThreads, TileOp, Wait
 from tilebench.ir.timers import (
     ATTRIBUTE,
+    EACH,
     PARAMETER,
     Header,
     ReadCounter,
@@ -29,7 +30,9 @@ from tilebench.ir.timers import (
     first_record,
     opens,
 )
+from tilebench.ops.gemm import Gemm
 from tilebench.passes.persistent import FACT
+from tilebench.passes.regions import uses
 
 if TYPE_CHECKING:
     from tilebench.passes.lower.builder import Builder
@@ -134,6 +137,10 @@ def timed(b: Builder, s: Stmt, what: What | None = None) -> Generator[None]:
     if isinstance(s, TileOp | Parallel) and s in b.per_thread:
         yield
         return
+    if kind == "work" and not b.kernel.attributes.get(EACH) and (known := _computing(b, t, s)) is not None:
+        with _with_it(b, t, known, s):
+            yield
+        return
     site = next(
         (k for k, known in enumerate(t.sites) if known.stmt is s and known.what == kind), len(t.sites)
     )
@@ -154,6 +161,33 @@ def timed(b: Builder, s: Stmt, what: What | None = None) -> Generator[None]:
             body.append(before)
         return
     b.emit(Timestamp(t.buffer, t.at, t.end, opens(site) + 1, loc=s.loc))
+
+
+def _computing(b: Builder, t: Timers, s: Stmt) -> int | None:
+    """The site that has just been closed, when it and `s` only compute."""
+    before = b.body[-1] if b.body else None
+    if not isinstance(before, Timestamp) or before.tag % 2 or not _only_computes(s):
+        return None
+    known = before.tag // 2 - 1
+    return known if t.sites[known].what == "work" and _only_computes(t.sites[known].stmt) else None
+
+
+def _only_computes(s: Stmt) -> bool:
+    return not isinstance(s, Gemm) and all(b.scope != "global" for part in uses(s) for b in part)
+
+
+@contextmanager
+def _with_it(b: Builder, t: Timers, known: int, s: Stmt) -> Generator[None]:
+    """What is emitted inside joins a site that has just been closed."""
+    body, closing = b.body, b.body.pop()
+    length = len(body)
+    t.open = True
+    yield
+    t.open = False
+    site = t.sites[known]
+    if len(body) > length and all(x is not s for x in site.more):
+        t.sites[known] = replace(site, more=(*site.more, s))
+    body.append(closing)
 
 
 @contextmanager
