@@ -185,11 +185,13 @@ ptr = Pointer()
 
 
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> Any:
-    """The tensor behind an address: `A = T.make_tensor(a, (M, N), dtype)` of a parameter that is declared
-    T.ptr, or `T.make_tensor(table[i], (M, N), dtype)` of an entry of `table: T.Tensor((G,), T.ptr)`.
+    """The tensor behind an address, of the shape and type that the program says.
 
-    The call takes a tensor of that shape, or its address; a table holds addresses of G tensors of that shape
-    (on a GPU they are gathered before the launch). Raises TypeTileError TB205 for any other address.
+    `A = T.make_tensor(a, (M, N), dtype)` of a parameter that is declared T.ptr, or
+    `T.make_tensor(table[i], (M, N), dtype)` of an entry of `table: T.Tensor((G,), T.ptr)`.
+
+    The call takes a tensor of that shape, or its address; a table holds the addresses of G tensors of that
+    shape, which are gathered before the launch, and put back after it when the kernel writes them. Raises TypeTileError TB205 for any other address.
     """
     kind = _declared(shape, dtype, strides, "global")
     if isinstance(ptr, Load):

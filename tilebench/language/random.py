@@ -118,8 +118,10 @@ def rng_rand() -> Deferred:
 
 
 def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Deferred:
-    """The next float32 (bit=32) or float64 (bit=64): dist "uniform" in (0, 1], or "normal", mean 0 and
-    variance 1 (Box and Muller). It takes 1 number, or 2 for float64 or a normal one, 4 for both.
+    """The next float32 (bit=32) or float64 (bit=64), uniform in (0, 1] or normal.
+
+    dist: "uniform", or "normal" with mean 0 and variance 1 (Box and Muller). It takes 1 number, 2 for a
+    float64 or a normal one, 4 for both.
     """
     if bit not in (32, 64) or dist not in ("uniform", "normal"):
         raise TypeTileError(
