@@ -137,10 +137,12 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
     mark, colour = verdict_mark(report)
     top = 1 - 0.2 / total
     write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
-    line = f"{report.name} on {report.target}: {report.verdict or 'not run'}"
+    said, _, rest = (report.verdict or "not run").partition("; ")
+    line = f"{report.name} on {report.target}: {said}"
     left, size = 0.075 if report.ok is not None else 0.035, 9.5 if len(line) <= 115 else 8.0
     write(figure, left, top, clip(line, 145), fontsize=size, fontweight="bold")
-    write(figure, 0.015, 1 - 0.45 / total, clip(subtitle(report), 190), fontsize=7, color=QUIET)
+    more = f"{rest} · {subtitle(report)}" if rest else subtitle(report)
+    write(figure, 0.015, 1 - 0.45 / total, clip(more, 190), fontsize=7, color=QUIET)
     y = 1 - head / total
     for row, height in zip(rows, heights, strict=True):
         y -= height / total
