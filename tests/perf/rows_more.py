@@ -585,6 +585,10 @@ def overlapped_backward(shape: tuple[int, int, int, int], causal: bool) -> Itera
         "dQ in bulk, one block a tile": (False, {**bulk, **lone}),
         "dQ in bulk, dS by matrix": (False, matrix),
         "dQ in bulk, dS by matrix, one block a tile": (False, {**matrix, **lone}),
+        "dQ in bulk, dS by matrix, arrivals by warp, one block a tile": (
+            False,
+            {**matrix, **lone, "TB_WARP_ARRIVALS": True},
+        ),
         "dQ in bulk, later, one block a tile": (True, {**matrix, **lone, "TB_STAGES_BY_HAND": True}),
     }
     for label, (trailing, configs) in ways.items():

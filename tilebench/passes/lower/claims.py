@@ -22,7 +22,7 @@ from tilebench.passes.lower.builder import INT32_MAX, Builder
 
 def lower_claimed(b: Builder, s: Claimed, visit: Callable[[Stmt], None], producing: bool) -> None:
     """The loop of one role."""
-    from tilebench.passes.lower.handover import advance, phase_of, ring_of, slot_of
+    from tilebench.passes.lower.handover import advance, give_back, phase_of, ring_of, slot_of
 
     channel = s.channel
     ring = ring_of(b, channel)
@@ -49,7 +49,7 @@ def lower_claimed(b: Builder, s: Claimed, visit: Callable[[Stmt], None], produci
         else:
             b.emit(MBarrierWait(ring.barriers, slot, phase))
             following = b.bind("next_tile", b.load(numbers_of(b, s), slot))
-            b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
+            give_back(b, ring, slot)
         advance(b, channel)
         b.store(number, 0, following)
         b.emit(If(binary("ge", following, stop), Break()))

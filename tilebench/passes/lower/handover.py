@@ -21,7 +21,7 @@ from tilebench.ir.hopper import (
     MBarrierWait,
 )
 from tilebench.ir.rewrite import children, seq, variables, walk
-from tilebench.ir.thread import Barrier, Memory, shared_memory
+from tilebench.ir.thread import Barrier, Memory, SyncWarp, shared_memory
 from tilebench.ir.tile import (
     Acquire,
     Bind,
@@ -43,6 +43,10 @@ from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.claims import lower_claimed
 from tilebench.passes.lower.statements import lower_for, lower_if, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
+
+WARP = 32
+WARP_ARRIVALS = "TB_WARP_ARRIVALS"
+"""Pass config: one lane of a warp gives a slot back that its threads have read, not every thread."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,27 @@ def lower_release(b: Builder, s: Release) -> None:
         if s.give == "previous" and channel.stages > 1:
             slot = select(binary("eq", slot, const(0)), const(channel.stages - 1), slot - 1)
         condition = b.condition(s.condition) if s.condition is not None else None
-        elected = binary("eq", b.thread % WARPGROUP, const(0)) if channel.elected else None
-        with b.when(condition), b.when(elected):
-            b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
+        with b.when(condition):
+            give_back(b, ring, slot)
     if s.advance:
         advance(b, channel)
+
+
+def give_back(b: Builder, ring: Ring, slot: Expr) -> None:
+    """Arrive at the empty barrier of a slot: a thread for its warpgroup, or its warp, or each."""
+    elected: Expr | None = None
+    if ring.channel.elected:
+        elected = binary("eq", b.thread % WARPGROUP, const(0))
+    elif by_warp(b):
+        b.emit(SyncWarp())  # all lanes have read
+        elected = binary("eq", b.thread % WARP, const(0))
+    with b.when(elected):
+        b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
+
+
+def by_warp(b: Builder) -> bool:
+    """Whether one lane of a warp arrives where it is not one thread of a warpgroup."""
+    return bool(b.kernel.attributes.get("pass_configs", {}).get(WARP_ARRIVALS, False))
 
 
 # -- the producer
@@ -230,7 +250,8 @@ def prologue(b: Builder, channels: list[Channel]) -> Stmt:
     inits: list[Stmt] = []
     for channel in channels:
         ring = ring_of(b, channel)
-        arrivals = groups if channel.elected else b.kernel.thread_count
+        each = b.kernel.thread_count // (WARP if by_warp(b) else 1)
+        arrivals = groups if channel.elected else each
         for i in range(channel.stages):
             inits.append(MBarrierInit(ring.barriers, const(i), 1))
             inits.append(MBarrierInit(ring.barriers, const(channel.stages + i), arrivals))
