@@ -191,7 +191,8 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     `T.make_tensor(table[i], (M, N), dtype)` of an entry of `table: T.Tensor((G,), T.ptr)`.
 
     The call takes a tensor of that shape, or its address; a table holds the addresses of G tensors of that
-    shape, which are gathered before the launch, and put back after it when the kernel writes them. Raises TypeTileError TB205 for any other address.
+    shape, which are gathered before the launch, and put back after it when the kernel writes them.
+    Raises TypeTileError TB205 for any other address.
     """
     kind = _declared(shape, dtype, strides, "global")
     if isinstance(ptr, Load):
