@@ -70,7 +70,7 @@ CODES: dict[str, str] = {
     "TB249": "An atomic load or store with a memory order that it does not have.",
     "TB250": "A fill value of a type that the buffer does not hold.",
     "TB251": "A fill value that does not fit in the buffer's type.",
-    "TB252": "A transpose of something that is not a matrix.",
+    "TB252": "A transpose or im2col of something that is not a matrix, or no image.",
     "TB253": "A transpose whose destination does not have the turned shape.",
     "TB254": "A transpose onto itself.",
     "TB255": "An atomic whose value does not have the target's shape.",

@@ -183,6 +183,7 @@ from tilebench.language.warp import (
     warp_reduce_min,
     warp_reduce_sum,
 )
+from tilebench.language.window import c2d_im2col, im2col
 from tilebench.ops.atomic import (
     atomic_add,
     atomic_addx2,
@@ -311,6 +312,7 @@ __all__ = [
     "bitwise_xor",
     "bool",
     "bool_",
+    "c2d_im2col",
     "cast",
     "ceil",
     "ceildiv",
@@ -383,6 +385,7 @@ __all__ = [
     "ieee_mul",
     "ieee_sub",
     "if_then_else",
+    "im2col",
     "index_to_coordinates",
     "infinity",
     "inline",

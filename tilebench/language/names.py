@@ -47,11 +47,6 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "leave it out",
     ),
     (
-        "im2col c2d_im2col",
-        "there is no im2col copy",
-        "gather the window with T.Parallel and T.if_then_else into a shared tile, then T.gemm",
-    ),
-    (
         "tvm_",
         "this is a name of another compiler",
         "T.warp_reduce_sum(x), T.shfl_xor(x, 1), or T.reduce_sum over a fragment",
