@@ -106,12 +106,21 @@ def passes() -> tuple[tuple[str, Callable[[Any], Any]], ...]:
     )
 
 
-def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None, until: str = "") -> Compilation:
+def analyse(
+    kernel: Kernel,
+    target: Target,
+    *,
+    thread_ir: bool | None = None,
+    until: str = "",
+    as_asked: bool = False,
+) -> Compilation:
     """Take the kernel through its stages: to Typed, or to Lowered when the target or thread_ir wants it.
 
-    until: the pass after which to stop, as in `until="memory"`.
+    until: the pass after which to stop, as in `until="memory"`; as_asked: rings that do not fit into shared
+    memory are an error (TB521) and do not lose versions, for whoever compares numbers of stages.
     """
     from tilebench.passes.check import check
+    from tilebench.passes.memory import allocate, allocate_as_asked
 
     snapshots: list[Snapshot] = []
 
@@ -144,6 +153,8 @@ def analyse(kernel: Kernel, target: Target, *, thread_ir: bool | None = None, un
     if BACKENDS[target.kind][1] if thread_ir is None else thread_ir:
         for name, step in passes():
             current = stage
+            if as_asked and step is allocate:
+                step = allocate_as_asked
             stage = run(name, lambda step=step, current=current: cast("Stage", step(current)), kernel.loc)
             if isinstance(stage, Allocated) and stage.scheduled is not current:  # its rings were too long
                 k = len(snapshots) - 2

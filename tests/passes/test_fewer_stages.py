@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from tests.kernels import programs
+from tilebench.compiler import analyse
 from tilebench.errors import TargetError
+from tilebench.ir.rewrite import transform
+from tilebench.ir.tile import Pipelined
 from tilebench.kernel.decorator import compile
 from tilebench.passes.stages import Allocated, Lowered, Scheduled, Synchronised
+from tilebench.targets import parse
 
 
 def gemm(stages: int, block_k: int = 64) -> Any:
@@ -61,3 +66,17 @@ def test_two_versions_that_do_not_fit_are_an_error_still() -> None:
     with pytest.raises(TargetError) as error:
         compile(gemm(3, block_k=320), target="emu:sm_90a")
     assert error.value.code == "TB521"
+
+
+def test_who_compares_numbers_of_stages_is_told() -> None:
+    prim = compile(gemm(4), target="emu:sm_90a").prim
+    asked = replace(prim, body=transform(prim.body, eight))
+    assert analyse(asked, parse("emu:sm_90a")).stage(Scheduled).schedules[0].wanted == 8
+    with pytest.raises(TargetError) as error:
+        analyse(asked, parse("emu:sm_90a"), as_asked=True)
+    assert error.value.code == "TB521"
+    assert "num_stages=4 would fit" in (error.value.fix or "")
+
+
+def eight(n: Any) -> Any:
+    return replace(n, num_stages=8) if isinstance(n, Pipelined) else n

@@ -384,7 +384,7 @@ def _predicted(
     texts = _texts(chosen)
     try:
         prim = factory.make(chosen)
-        stages = compiler.analyse(prim, target, until="memory")
+        stages = compiler.analyse(prim, target, until="memory", as_asked=True)
     except USER_ERRORS as error:
         return TriedPoint(texts, "illegal", _reason(error)), None
     launch = _launch(prim, symbols)
@@ -474,7 +474,7 @@ def _compiled(
     from tilebench.store import current_store
 
     prim = factory.make(chosen)
-    stages = compiler.analyse(prim, target)
+    stages = compiler.analyse(prim, target, as_asked=True)
     text, arch = compiled_text(emit(stages.stage(Lowered).program)), target.arch or "sm_90a"
     store = current_store()
     if not is_kept(store, text, arch):

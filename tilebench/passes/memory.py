@@ -53,20 +53,21 @@ def allocate(scheduled: Scheduled) -> Allocated:
     TargetError TB521 with a table of bytes when the buffers do not fit even so.
     """
     try:
-        return _allocated(scheduled)
+        return allocate_as_asked(scheduled)
     except TargetError as error:
         if error.code != "TB521" or not scheduled.placed.partitioned.specialised:
             raise
         for most in range(max(scheduled.versions.values(), default=1) - 1, LEAST_STAGES - 1, -1):
             try:
-                return _allocated(hand_over(scheduled.placed, most))
+                return allocate_as_asked(hand_over(scheduled.placed, most))
             except TargetError as still:
                 if still.code != "TB521":
                     raise
         raise
 
 
-def _allocated(scheduled: Scheduled) -> Allocated:
+def allocate_as_asked(scheduled: Scheduled) -> Allocated:
+    """Place every shared buffer in all its versions. Raises TargetError TB521 when they do not fit."""
     reuse = not scheduled.kernel.attributes.get("pass_configs", {}).get(NO_REUSE, False)
     lives = lifetimes(scheduled.body)
     slots: dict[Buffer, Slot] = {}

@@ -112,7 +112,7 @@ def compiled(request: Mapping[str, Any]) -> tuple[Kernel, tuple[str, str, bytes,
     """
     prim = _parsed(request)
     target = parse(request["target"])
-    stages = compiler.analyse(prim, target)
+    stages = compiler.analyse(prim, target, as_asked=True)
     binary = _with_nvrtc(stages) if target.kind == "cuda" else None
     kernel = Kernel(
         prim, target, config=decode(request["chosen"]), compilation=compiler.with_executable(stages)
