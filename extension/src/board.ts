@@ -49,6 +49,10 @@ export class BoardPanel extends Panel {
     const cell = this.notebooks.activeCell;
     this.watch(cell?.model.type === 'code' ? (cell as CodeCell) : null);
     this.look();
+    if (!this.shown) {
+      // a notebook that is being opened makes its first cell active before it has the others
+      void this.notebooks.currentWidget?.revealed.then(() => this.soon());
+    }
   }
 
   private watch(cell: CodeCell | null): void {

@@ -31,6 +31,7 @@ GEMM_LINE = next(k for k, text in enumerate(CELL.splitlines(), 1) if "T.gemm(" i
 NOTEBOOKS_OWN = re.compile(
     r"^(Cannot read properties of undefined \(reading 'schema'\)"
     r"|Command 'filebrowser:open-path' not registered)[^\n]*\n +at [^\n]*/static/notebook/"
+    r"|^Cannot read properties of null \(reading 'updateRenderOption'\)"  # its clock, when a page has closed
 )
 IDLE = "() => window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 COMPLETED = """([k, text]) => {
