@@ -21,7 +21,7 @@ SOLUTION = edited(
 )
 WRONG = {
     "not-written": (("T.ceildiv(M, 32)", "M // 32"),),
-    "outside": ((GUARD, "if by * 32 + i < M:"),),
+    "outside": ((GUARD, "if by * 32 + i < M and bx * 32 + j <= N:"),),
     "written-twice": (
         ("threads=128) as (bx, by)", "threads=128) as (bx, by, bz)"),
         ("T.ceildiv(M, 32),", "T.ceildiv(M, 32), 2,"),
