@@ -153,9 +153,8 @@ def analyse(
     if BACKENDS[target.kind][1] if thread_ir is None else thread_ir:
         for name, step in passes():
             current = stage
-            if as_asked and step is allocate:
-                step = allocate_as_asked
-            stage = run(name, lambda step=step, current=current: cast("Stage", step(current)), kernel.loc)
+            chosen: Callable[..., Any] = allocate_as_asked if as_asked and step is allocate else step
+            stage = run(name, lambda step=chosen, current=current: cast("Stage", step(current)), kernel.loc)
             if isinstance(stage, Allocated) and stage.scheduled is not current:  # its rings were too long
                 k = len(snapshots) - 2
                 snapshots[k] = replace(snapshots[k], stage=stage.scheduled)
