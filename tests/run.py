@@ -23,6 +23,7 @@ RESULTS = ROOT / "build" / "tests"
 # Folders that are suites of their own, in the order they run; all the rest of tests/ is the suite `unit`.
 SUITES: dict[str, str] = {
     "unit": "what each part promises, mirroring tilebench/",
+    "traps": "what a program may get wrong elsewhere: every target beside NumPy",
     "emulator": "lowered kernels, run thread by thread in NumPy",
     "compiles": "every kernel through NVRTC for every architecture",
     "perf": "ratios to a peer in the same process, and the bars",

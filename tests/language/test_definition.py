@@ -52,6 +52,26 @@ def test_a_program_is_walked_once_and_again_when_what_it_reads_changes(
     assert (capsys.readouterr().out.count("walked"), A[0]) == (1, 6)
 
 
+def test_what_a_program_does_not_use_is_not_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    class Busy:
+        def __init__(self) -> None:
+            self.calls = [0]
+
+    busy = Busy()
+
+    @T.prim_func
+    def program(A: T.Tensor((2,), "float32")):
+        """A text about busy and ADDED."""
+        with T.Kernel(1, threads=1):
+            print("walked")
+            A[0] = 1
+
+    for calls in range(3):
+        busy.calls.append(calls)
+        tilebench.compile(program, target="interp")(np.zeros(2, np.float32))
+    assert capsys.readouterr().out.count("walked") == 1
+
+
 @T.prim_func
 def neighbours(
     A: T.Tensor((8, 16), "float16"), B: T.Tensor((8, 16), "float32"), D: T.Tensor((4, 4), "float32")

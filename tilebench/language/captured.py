@@ -18,6 +18,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LONGEST_ANNOTATION = 500
 _MOST_BYTES = 1 << 16
 """An array up to this size is taken by its contents, a larger one by its identity."""
+_MOST_VALUES = 20_000
+"""So many values are looked into; what is left of a larger object is taken by its identity."""
 
 
 class _Same:
@@ -40,11 +42,12 @@ def freeze(value: Any) -> Any:
     return _Freezer().value(value)
 
 
-def captured(function: Callable[..., Any]) -> Any:
+def captured(function: Callable[..., Any], scope: Mapping[str, Any] | None = None) -> Any:
     """Globals, closure cells, defaults and attributes of modules that a function reads, frozen, and the same
-    of the functions that it calls: a kernel is rebuilt when one of them changes.
+    of the functions that it calls: a kernel is rebuilt when one of them changes. scope: further names around
+    the function, of which only those that it uses count.
     """
-    return _Freezer().function(function)
+    return _Freezer().function(function, scope)
 
 
 class _Freezer:
@@ -52,6 +55,9 @@ class _Freezer:
 
     def __init__(self) -> None:
         self._met: dict[int, int] = {}
+
+    def _is_full(self) -> bool:
+        return len(self._met) > _MOST_VALUES
 
     def _before(self, value: Any) -> int | None:
         """When it was met first, None for now."""
@@ -77,6 +83,8 @@ class _Freezer:
         known = self._before(value)
         if known is not None:
             return ("again", known)
+        if self._is_full():
+            return _Same(value)
         if isinstance(value, Mapping):
             return (kind.__name__, *self._items(cast("Mapping[Any, Any]", value)))
         if isinstance(value, list):
@@ -95,8 +103,8 @@ class _Freezer:
         for key, value in values.items():
             yield self.value(key), self.value(value)
 
-    def function(self, function: Any) -> Any:
-        """The stand-in of a function: its code, and what it reads."""
+    def function(self, function: Any, scope: Mapping[str, Any] | None = None) -> Any:
+        """The stand-in of a function: its code, and what it reads, also of further names around it."""
         code = getattr(function, "__code__", None)
         if code is None or _is_library(function):
             return _Same(function)
@@ -104,8 +112,9 @@ class _Freezer:
         if known is not None:
             return ("again", known)
         names, words = _names(code)
-        scope = function.__globals__
-        around = {n: scope[n] for n in (*names, *words) if n in scope}
+        texts = [t for t in getattr(function, "__annotations__", {}).values() if isinstance(t, str)]
+        used = dict.fromkeys((*names, *words, *(w for t in texts for w in _WORD.findall(t))))
+        around = {n: m[n] for m in (function.__globals__, scope or {}) for n in used if n in m}
         around.update(zip(code.co_freevars, map(_cell, function.__closure__ or ()), strict=True))
         seen: list[Any] = [code, self.value((function.__defaults__, function.__kwdefaults__))]
         for name in sorted(around):
@@ -114,8 +123,7 @@ class _Freezer:
                 inner = getattr(value, "function", value)  # of a macro, a program, a @jit
                 seen.append((name, self.value(inner if isinstance(inner, types.FunctionType) else value)))
             elif not _is_library(value):
-                used = {n: vars(value)[n] for n in names if n in vars(value)}
-                seen.append((name, *self._items(used)))
+                seen.append((name, *self._items({n: vars(value)[n] for n in names if n in vars(value)})))
         return tuple(seen)
 
 
@@ -143,10 +151,11 @@ def _is_library(x: Any) -> bool:
 @lru_cache(maxsize=1024)
 def _names(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names that a function's code and the functions inside it use, and the words in their texts (annotations
-    may be text).
+    may be text), but for what the function says of itself.
     """
     names, words = dict.fromkeys(code.co_names), dict[str, None]()
-    for constant in code.co_consts:
+    spoken = bool(code.co_consts) and isinstance(code.co_consts[0], str)
+    for constant in code.co_consts[1 if spoken else 0 :]:
         if inspect.iscode(constant):
             inner, text = _names(constant)
             names.update(dict.fromkeys(inner))

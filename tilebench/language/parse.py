@@ -15,7 +15,7 @@ from tilebench.ir.launches import in_order
 from tilebench.ir.rewrite import variables
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
-from tilebench.language.captured import captured, freeze
+from tilebench.language.captured import captured
 from tilebench.language.launching import refuse_foreign
 from tilebench.language.markers import Address, Pointer, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
@@ -52,7 +52,7 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
     """
     if not isinstance(function, PrimFunc) or source is not None:
         return _parsed(function, source)
-    reads = captured(function.function), freeze(function.scope)
+    reads = captured(function.function, function.scope)
     if reads not in function.parsed:
         function.parsed = {reads: _parsed(function, source)}
     return function.parsed[reads]
