@@ -654,8 +654,8 @@ def test_the_state_of_a_view_can_be_given(page: Any) -> None:
 
 
 def test_a_view_of_a_later_version_is_named_and_the_rest_is_shown(page: Any) -> None:
-    mount(page, load(), views=("exercise",))
-    assert page.get_by_text("not in this version: exercise").count() == 1
+    mount(page, load(), views=("hologram",))
+    assert page.get_by_text("not in this version: hologram").count() == 1
     assert page.get_by_role("tab").count() == len(TABS)
 
 
