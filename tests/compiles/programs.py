@@ -301,13 +301,23 @@ def bits(arch: str) -> Program:
         for pair in pairs:
             source, to = pair.split()
             found.append(call("reinterpret", [by_name[source]], DTYPES[to]))
-        word, single = by_name["uint32"], by_name["float32"]
-        found += [call(f"f16x2_{name}", [word, word], uint32) for name in ("add", "sub", "mul")]
-        found.append(call("f16x2_fma", [word, word, word], uint32))
-        found += [call("f16x2", [single, single], uint32), call("in_register", [word], uint32)]
         return [*found, call("dp4a", [by_name["int32"], by_name["int32"], by_name["int32"]], int32)]
 
     return elementwise(types, make, arch=arch)
+
+
+def pairs(arch: str) -> Program:
+    """Arithmetic of float16 two at a time."""
+
+    def make(word: Expr, single: Expr) -> list[Expr]:
+        return [
+            *(call(f"f16x2_{name}", [word, word], uint32) for name in ("add", "sub", "mul")),
+            call("f16x2_fma", [word, word, word], uint32),
+            call("f16x2", [single, single], uint32),
+            call("in_register", [word], uint32),
+        ]
+
+    return elementwise([uint32, float32], make, arch=arch)
 
 
 ATOMIC_OPS = ("add", "max", "min", "and", "or", "xor", "exch")

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC on this 
 SUITES = {
     "conversions": programs.conversions,
     "bits": programs.bits,
+    "pairs": programs.pairs,
     "atomics": programs.atomics,
     "memory": programs.memory_accesses,
     "products": programs.products,
