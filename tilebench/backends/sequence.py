@@ -13,9 +13,8 @@ import numpy as np
 
 from tilebench.backends.base import Argument, Built, Executable, Prepares, TensorArgument
 from tilebench.errors import LaunchError
-from tilebench.ir.expr import Expr, Var, const, int_value
-from tilebench.ir.launches import grid_of
-from tilebench.ir.rewrite import substitute
+from tilebench.ir.expr import Expr, Var
+from tilebench.ir.launches import extent_of, grid_of
 from tilebench.ir.tile import Buffer, Kernel
 from tilebench.report import CodeText
 
@@ -127,7 +126,7 @@ def _ready(
 
 
 def _extent(e: Expr, known: Mapping[Var, int], buffer: Buffer) -> int:
-    value = int_value(substitute(e, {v: const(n, v.dtype) for v, n in known.items()}))
+    value = extent_of(e, known)
     if value is None:
         raise LaunchError(
             "TB604",

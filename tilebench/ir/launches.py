@@ -87,10 +87,9 @@ def own_buffers(node: Node) -> Iterator[Buffer]:
 
 def grid_of(kernel: Kernel, known: Mapping[Var, int]) -> tuple[int, ...]:
     """The blocks of a launch along each axis. Raises LaunchError TB604 where an extent is not known."""
-    values = {v: const(n, v.dtype) for v, n in known.items()}
 
     def extent(e: Expr) -> int:
-        value = int_value(substitute(e, values))
+        value = extent_of(e, known)
         if value is None:
             raise LaunchError(
                 "TB604",
@@ -103,6 +102,11 @@ def grid_of(kernel: Kernel, known: Mapping[Var, int]) -> tuple[int, ...]:
     return tuple(extent(e) for e in kernel.grid)
 
 
+def extent_of(e: Expr, known: Mapping[Var, int]) -> int | None:
+    """The number that an extent is in a call with these values; None where they do not determine it."""
+    return int_value(substitute(e, {v: const(n, v.dtype) for v, n in known.items()}))
+
+
 def launches_nothing(kernel: Kernel, grid: tuple[int, ...]) -> bool:
     """Whether a call with this grid has nothing to do; of several launches each looks at its own grid."""
     return 0 in grid and kernel.then is None
@@ -110,6 +114,7 @@ def launches_nothing(kernel: Kernel, grid: tuple[int, ...]) -> bool:
 
 __all__ = [
     "each_launch",
+    "extent_of",
     "grid_of",
     "in_order",
     "launches",

@@ -450,6 +450,11 @@ class Kernel:
     then: Kernel | None = field(default=None, repr=False)
 
     @property
+    def configs(self) -> Mapping[str, Any]:
+        """The pass configs that it is compiled with, by name."""
+        return self.attributes.get("pass_configs", {})
+
+    @property
     def thread_count(self) -> int:
         """Threads of a block."""
         total = 1

@@ -351,7 +351,7 @@ class Kernel:
 
 
 def _bulkless(part: tile.Kernel) -> tile.Kernel:
-    configs = {**part.attributes.get("pass_configs", {}), "TL_DISABLE_TMA_LOWER": True}
+    configs = {**part.configs, "TL_DISABLE_TMA_LOWER": True}
     return replace(part, attributes={**part.attributes, "pass_configs": configs})
 
 

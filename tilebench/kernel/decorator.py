@@ -123,7 +123,7 @@ def with_options(
     """The parsed kernel with the options of `jit` in its attributes."""
 
     def optioned(part: tile.Kernel) -> tile.Kernel:
-        options = normalise({**part.attributes.get("pass_configs", {}), **(pass_configs or {})})
+        options = normalise({**part.configs, **(pass_configs or {})})
         attributes = {**part.attributes, "pass_configs": options}
         if compile_flags:
             attributes["compile_flags"] = (

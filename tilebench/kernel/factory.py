@@ -183,7 +183,7 @@ def _signature_names(function: types.FunctionType) -> frozenset[str]:
 
 
 def _optioned(prim: tile.Kernel, pass_configs: Mapping[Any, Any] | None) -> tile.Kernel:
-    options = normalise({**prim.attributes.get("pass_configs", {}), **(pass_configs or {})})
+    options = normalise({**prim.configs, **(pass_configs or {})})
     return replace(prim, attributes={**prim.attributes, "pass_configs": options})
 
 

@@ -107,7 +107,7 @@ class _Handover:
         self.placed = placed
         self.most = most
         self.instructions = placed.partitioned.selected.instructions
-        self.configs = placed.kernel.attributes.get("pass_configs", {})
+        self.configs = placed.kernel.configs
         self.schedules: list[Schedule] = []
         self.origins: dict[Stmt, Stmt] = {}
         """Products with other fields -> as they were written."""

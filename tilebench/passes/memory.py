@@ -68,7 +68,7 @@ def allocate(scheduled: Scheduled) -> Allocated:
 
 def allocate_as_asked(scheduled: Scheduled) -> Allocated:
     """Place every shared buffer in all its versions. Raises TargetError TB521 when they do not fit."""
-    reuse = not scheduled.kernel.attributes.get("pass_configs", {}).get(NO_REUSE, False)
+    reuse = not scheduled.kernel.configs.get(NO_REUSE)
     lives = lifetimes(scheduled.body)
     slots: dict[Buffer, Slot] = {}
     moved = _moved(scheduled)

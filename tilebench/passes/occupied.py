@@ -34,7 +34,7 @@ ROWS = 64
 
 def wanted_blocks(selected: Selected) -> int:
     """What the kernel or its configs ask for, as far as its accumulators leave room; 1 when nobody asks."""
-    asked = selected.kernel.attributes.get("pass_configs", {}).get(BLOCKS)
+    asked = selected.kernel.configs.get(BLOCKS)
     if asked is None:
         return blocks_per_sm(selected.kernel)
     if asked is True:

@@ -51,7 +51,7 @@ ROUNDS = 2
 def wanted(selected: Selected) -> bool:
     """Whether the kernel should go round with persistent blocks."""
     kernel, target = selected.kernel, selected.typed.target
-    asked = kernel.attributes.get("pass_configs", {}).get(PERSISTENT)
+    asked = kernel.configs.get(PERSISTENT)
     sizes = [int_value(n) for n in kernel.grid]
     if asked is False or not selected.specialised or None in sizes or kernel.attributes.get(FACT):
         return False
@@ -110,7 +110,7 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
 
 
 def _asked(kernel: Kernel, config: str) -> bool:
-    return bool(kernel.attributes.get("pass_configs", {}).get(config, False))
+    return bool(kernel.configs.get(config, False))
 
 
 def _going_round(
@@ -193,7 +193,7 @@ def _grows(kernel: Kernel) -> bool:
 def unbalanced(selected: Selected) -> bool:
     """Whether the blocks of the kernel should be handed out in another order than the grid's."""
     kernel, target = selected.kernel, selected.typed.target
-    asked = kernel.attributes.get("pass_configs", {}).get(LONGEST_FIRST)
+    asked = kernel.configs.get(LONGEST_FIRST)
     static = all(int_value(n) is not None for n in kernel.grid) and len(kernel.grid) > 1
     if asked is False or not static or kernel.attributes.get(REORDERED) or not _grows(kernel):
         return False

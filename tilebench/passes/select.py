@@ -151,7 +151,7 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     offers = written_out.offers(typed.target, typed.kernel.thread_count)
     if isinstance(op, Gemm):
         return _without_wgmma(op, typed.kernel, offers)
-    if isinstance(op, AtomicTile) and not typed.kernel.attributes.get("pass_configs", {}).get(BULK_REDUCE):
+    if isinstance(op, AtomicTile) and not typed.kernel.configs.get(BULK_REDUCE):
         return _without(offers, REDUCE, f"{BULK_REDUCE} is not set")
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
@@ -163,7 +163,7 @@ def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple
     """The offers, less the warpgroup product where it is not wanted, or where an operand cannot have its
     layout.
     """
-    if kernel.attributes.get("pass_configs", {}).get(NO_WGMMA):
+    if kernel.configs.get(NO_WGMMA):
         return _without(offers, WGMMA, f"{NO_WGMMA} is set")
     layouts: Mapping[Buffer, object] = kernel.attributes.get("layouts", {})
     viewed = {b.view_of for b in kernel.buffers if b.view_of is not None}

@@ -81,7 +81,7 @@ def specialise(
 
 
 def _against_kernel(kernel: Kernel, products: int) -> str:
-    configs: Mapping[str, object] = kernel.attributes.get("pass_configs", {})
+    configs: Mapping[str, object] = kernel.configs
     for name in DISABLED:
         if configs.get(name, False):
             return f"{name} is set"

@@ -57,10 +57,10 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     kernel = selected.kernel
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
     results = {p.c.buffer: p for p in products}
-    if kernel.attributes.get("pass_configs", {}).get(NO_STAGING, False) or not products:
+    if kernel.configs.get(NO_STAGING, False) or not products:
         return kernel
     free = free_bytes(selected)
-    in_loops = bool(kernel.attributes.get("pass_configs", {}).get(IN_LOOPS, False))
+    in_loops = bool(kernel.configs.get(IN_LOOPS, False))
     tiles: list[Buffer] = []
 
     def visit(s: Stmt) -> Stmt:
@@ -109,9 +109,7 @@ def _staged(
     count = min(2, columns // width)
     if rows * width * size * count + sum(size_of(t) for t in tiles) > room or not source.is_whole:
         return s
-    together = count == columns // width and bool(
-        selected.kernel.attributes.get("pass_configs", {}).get(TOGETHER, False)
-    )
+    together = count == columns // width and bool(selected.kernel.configs.get(TOGETHER, False))
     name, extents = f"{source.buffer.name}_tile", (const(rows), const(width))
     fresh = [Buffer(name, extents, destination.dtype, "shared", loc=s.loc) for _ in range(count)]
     parts: list[Stmt] = []

@@ -22,7 +22,7 @@ BY_MATRIX = "TB_STORE_OPERANDS_BY_MATRIX"
 def with_operands_by_matrix(selected: Selected) -> Kernel:
     """The kernel with `operand` set on these copies; itself when there are none, or the config is not set."""
     kernel = selected.kernel
-    if not kernel.attributes.get("pass_configs", {}).get(BY_MATRIX, False):
+    if not kernel.configs.get(BY_MATRIX):
         return kernel
     groups = kernel.thread_count // 128
     products = [

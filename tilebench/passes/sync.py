@@ -110,7 +110,7 @@ class _Need:
 def synchronise(allocated: Allocated) -> Synchronised:
     """Put the barriers in, unless the program asked for none (pass config TL_DISABLE_THREAD_STORAGE_SYNC)."""
     body = allocated.scheduled.body
-    if allocated.kernel.attributes.get("pass_configs", {}).get(NO_SYNC, False):
+    if allocated.kernel.configs.get(NO_SYNC):
         return Synchronised(allocated, body, ())
     return _Walker(allocated).run(body)
 

@@ -42,7 +42,7 @@ def lower(stage: Synchronised) -> Lowered:
     facts: dict[str, Any] = {
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
     }
-    facts["fast_math"] = bool(kernel.attributes.get("pass_configs", {}).get("TL_ENABLE_FAST_MATH", False))
+    facts["fast_math"] = bool(kernel.configs.get("TL_ENABLE_FAST_MATH", False))
     program = Program(
         name=kernel.name,
         params=kernel.params,

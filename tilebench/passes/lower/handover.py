@@ -146,7 +146,7 @@ def give_back(b: Builder, ring: Ring, slot: Expr) -> None:
 
 def by_warp(b: Builder) -> bool:
     """Whether one lane of a warp arrives where it is not one thread of a warpgroup."""
-    return bool(b.kernel.attributes.get("pass_configs", {}).get(WARP_ARRIVALS, False))
+    return bool(b.kernel.configs.get(WARP_ARRIVALS, False))
 
 
 # -- the producer

@@ -68,7 +68,7 @@ class Packed:
 
 def plan_packed(nest: Nest) -> Packed | None:
     """The nest as pairs, or None: it is not one store to a float16 fragment, or nothing is gained."""
-    if nest.each or nest.b.kernel.attributes.get("pass_configs", {}).get(DISABLED, False):
+    if nest.each or nest.b.kernel.configs.get(DISABLED):
         return None
     found = _one_store(nest.body)
     if found is None:

@@ -22,7 +22,7 @@ def factors_differ(b: Builder, s: Parallel) -> Expr | None:
     """Whether any lane of the warp has a factor other than one; None for any other nest, or without the
     config.
     """
-    if not b.kernel.attributes.get("pass_configs", {}).get(SKIP_ONES, False):
+    if not b.kernel.configs.get(SKIP_ONES):
         return None
     found = _scaled(s)
     if found is None:
