@@ -14,6 +14,7 @@ _LAZY = {
     "jit": "tilebench.kernel.decorator",
     "compile": "tilebench.kernel.decorator",
     "par_compile": "tilebench.kernel.decorator",
+    "lower": "tilebench.kernel.sources",
     "autotune": "tilebench.tuning.decorator",
     "Kernel": "tilebench.kernel.compiled",
     "emulate": "tilebench.kernel.emulate",

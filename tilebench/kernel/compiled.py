@@ -295,18 +295,30 @@ class Kernel:
         return tuple(Kernel(replace(p, out_idx=()), self.target) for p in separate(self.prim)[0])
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
-        """The text of the target: CUDA C++, LLVM IR, or the tile IR for interp.
+        """CUDA C++, on every target: one that is no GPU shows what it would be on one (kernel/sources.py).
 
-        kernel_only: accepted for TileLang's sake.
+        kernel_only: accepted for TileLang's sake. Raises TileError where a GPU cannot do it.
         """
-        del kernel_only
-        levels = {code.level: code.text for code in self.executable.built.code}
-        for level in ("cuda", "llvm", "thread", "tile"):
-            if level in levels:
-                return levels[level]
-        from tilebench.ir.text import print_kernel
+        from tilebench.kernel.sources import built_texts
 
-        return print_kernel(self.prim).text
+        del kernel_only
+        return built_texts(self)["cuda"] if self.target.kind == "cuda" else self._lowered_text
+
+    @cached_property
+    def _lowered_text(self) -> str:
+        from tilebench.kernel.sources import lowered_text
+
+        return lowered_text(self)
+
+    def get_source(self, level: str = "cuda") -> str:
+        """The text of one level: 'cuda', 'tile' (tile IR), and what the target went through: 'ptx' on a GPU,
+        'llvm' on the CPU.
+
+        Raises KeyError with the levels that there are.
+        """
+        from tilebench.kernel.sources import text_of
+
+        return text_of(self, level)
 
     @property
     def kernel_source(self) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 # (module, patterns of names, why, what to use instead); the first row that fits counts.
 _REFUSED: tuple[tuple[str, str, str, str], ...] = (
-    ("", "lower$", "it gives another compiler's modules", "tilebench.compile(f), or f.get_tir(...)"),
     (
         "",
         "register_",
