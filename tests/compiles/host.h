@@ -19,6 +19,8 @@
 #define __align__(n) __attribute__((aligned(n)))
 
 struct uint2 { unsigned x, y; };
+struct float2 { float x, y; };
+static inline float2 make_float2(float x, float y) { return float2{x, y}; }
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Dim { int x = 0, y = 0, z = 0; };
 static thread_local Dim threadIdx;
@@ -117,6 +119,11 @@ static inline bf16 to_bf16(float v) {
   unsigned kept = b >> 16, rest = b & 0xffff;
   return bf16{(unsigned short)(kept + (rest > 0x8000 || (rest == 0x8000 && (kept & 1))))};
 }
+static inline float2 __half22float2(unsigned v) {
+  return make_float2(to_f32(f16{(unsigned short)v}), to_f32(f16{(unsigned short)(v >> 16)}));
+}
+static inline unsigned __float22half2_rn(float2 v) { return to_f16(v.x).x | (unsigned)to_f16(v.y).x << 16; }
+static inline unsigned __float22bfloat162_rn(float2 v) { return to_bf16(v.x).x | (unsigned)to_bf16(v.y).x << 16; }
 static inline float to_tf32(float v) { return __uint_as_float((__float_as_uint(v) + 0x1000) & 0xffffe000u); }
 
 // ---- memory

@@ -172,6 +172,28 @@ def conversions(arch: str) -> Program:
     )
 
 
+PAIRED = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
+"""Types whose neighbours are converted two at a time."""
+
+
+def pair_casts(arch: str, count: int = 64) -> Program:
+    """`y_A_B[i] = cast(x_A[i], B)` of every two PAIRED types, in registers; each thread has two elements."""
+    m = Maker(count // 2, arch=arch)
+    types = [DTYPES[name] for name in PAIRED]
+    for source in types:
+        x = m.tensor(f"x_{source}", count, source)
+        held = m.array(f"held_{source}", 2, source)
+        m.add(VectorCopy(held, const(0), x, m.thread * 2, 2))
+        for target in types:
+            if target == source:
+                continue
+            y = m.tensor(f"y_{source}_{target}", count, target, "out")
+            made = m.array(f"made_{source}_{target}", 2, target)
+            m.add(unrolled(2, lambda i, to=made, of=held: store(to, i, cast(load(of, i), to.dtype))))
+            m.add(VectorCopy(y, m.thread * 2, made, const(0), 2))
+    return m.program("pair_casts")
+
+
 UNARY = [
     "exp",
     "exp2",

@@ -21,6 +21,7 @@ SUITES = {
     "conversions": programs.conversions,
     "bits": programs.bits,
     "pairs": programs.pairs,
+    "pair-casts": programs.pair_casts,
     "atomics": programs.atomics,
     "memory": programs.memory_accesses,
     "products": programs.products,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tilebench.backends.cuda.accesses import (
@@ -26,9 +27,10 @@ from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.emit_moves import moving_lines
 from tilebench.backends.cuda.emit_timers import timer_lines
 from tilebench.backends.cuda.literals import LESS, TERNARY
+from tilebench.backends.cuda.pair_casts import PairCast, pair_cast
 from tilebench.backends.cuda.pairs import written_word
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
-from tilebench.backends.cuda.prelude_atomics import atomic_piece
+from tilebench.backends.cuda.prelude_atomics import RELAXED, atomic_name, atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
 from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError, Loc, TargetError
@@ -222,8 +224,13 @@ class _Printer:
         """1 where accumulators live in registers: without a number ptxas spills them to fit more blocks on
         an SM, and ignores setmaxnreg.
         """
+        return int(self.has_products)
+
+    @cached_property
+    def has_products(self) -> bool:
+        """Whether tensor cores multiply, or registers are handed from warp to warp."""
         kinds = Mma | Wgmma | SetMaxRegisters
-        return int(any(isinstance(node, kinds) for body in self.everything for node in walk(body)))
+        return any(isinstance(node, kinds) for body in self.everything for node in walk(body))
 
     def _grid_variables(self) -> None:
         program, values = self.program, self.values
@@ -259,7 +266,7 @@ class _Printer:
             count = int_value(memory.shape[0])
             assert count is not None, f"{memory.name}: a register array of unknown size"
             bytes_ = count * memory.dtype.bytes
-            align = next((a for a in (16, 8, 4) if bytes_ % a == 0), 0)
+            align = next((a for a in (16, 8, 4, 2) if bytes_ % a == 0), 0)
             prefix = f"alignas({align}) " if align > memory.dtype.bytes else ""
             self._put(f"{prefix}{c_name(memory.dtype)} {self._memory_name(memory)}[{count}];")
 
@@ -426,11 +433,26 @@ class _Printer:
             test = f"{name} {'<' if by > 0 else '>'} {values.text(s.stop, LESS + 1)}"
         else:
             test = f"({step}) > 0 ? {name} < ({stop}) : {name} > ({stop})"
-        advance = f"++{name}" if by == 1 else f"{name} += {step}"
+        # Beside products, where accumulators fill the registers, ptxas pairs them well by itself: as measured.
+        unrolled = self.lines[-1][0].endswith("unroll")
+        pair = pair_cast(s, self.program.arch) if unrolled and not self.has_products else None
+        advance = f"{name} += 2" if pair else f"++{name}" if by == 1 else f"{name} += {step}"
         self._put(f"for ({c_name(var.dtype)} {name} = {start}; {test}; {advance}) {{")
         with self._scope():
-            self.stmt(s.body)
+            if pair is not None:
+                self._pair_cast(pair)
+            else:
+                self.stmt(s.body)
         self._put("}")
+
+    def _pair_cast(self, pair: PairCast) -> None:
+        into, source = pair.words
+        call, pieces = pair.conversion
+        for piece in pieces:
+            self.values.use(piece)
+        value = f"*(const {source}*)({self.values.address(pair.source, pair.at)})"
+        target = self.values.address(pair.destination, pair.into)
+        self._put(f"*({into}*)({target}) = {call.format(value)};")
 
     def _sequence(self, s: Seq) -> None:
         done = -1

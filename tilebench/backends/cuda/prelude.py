@@ -20,13 +20,13 @@ DEVICE = "__device__ __forceinline__"
 
 @dataclass(frozen=True)
 class Piece:
-    """A device function or type. bodies: (least capability, text), newest last; needs: names of other
-    pieces; only: the one architecture that has it ('' when later ones do too).
+    """A device function or type. bodies: (least capability, text), newest last; needs: other pieces, those
+    of this file by name; only: the one architecture that has it ('' when later ones do too).
     """
 
     name: str
     bodies: tuple[tuple[int, str], ...]
-    needs: tuple[str, ...] = ()
+    needs: tuple[str | Piece, ...] = ()
     only: str = ""
 
     def text(self, capability: int) -> str:
@@ -484,7 +484,7 @@ PIECES: Mapping[str, Piece] = MappingProxyType(_PIECES)
 
 def _with_needs(piece: Piece, found: dict[str, Piece]) -> None:
     for need in piece.needs:
-        _with_needs(PIECES[need], found)
+        _with_needs(PIECES[need] if isinstance(need, str) else need, found)
     found[piece.name] = piece
 
 
