@@ -30,7 +30,7 @@ from tilebench.backends.cuda.literals import LESS, TERNARY
 from tilebench.backends.cuda.pair_casts import PairCast, pair_cast
 from tilebench.backends.cuda.pairs import written_word
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
-from tilebench.backends.cuda.prelude_atomics import RELAXED, atomic_name, atomic_piece
+from tilebench.backends.cuda.prelude_atomics import atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
 from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError, Loc, TargetError
@@ -433,7 +433,7 @@ class _Printer:
             test = f"{name} {'<' if by > 0 else '>'} {values.text(s.stop, LESS + 1)}"
         else:
             test = f"({step}) > 0 ? {name} < ({stop}) : {name} > ({stop})"
-        # Beside products, where accumulators fill the registers, ptxas pairs them well by itself: as measured.
+        # Beside products, where accumulators fill the registers, ptxas pairs well by itself: as measured.
         unrolled = self.lines[-1][0].endswith("unroll")
         pair = pair_cast(s, self.program.arch) if unrolled and not self.has_products else None
         advance = f"{name} += 2" if pair else f"++{name}" if by == 1 else f"{name} += {step}"
