@@ -1,5 +1,5 @@
 // A canvas of coloured cells: one image pixel a cell, scaled; outlines, labels, cursor and highlights lie on a second canvas.
-import { h, onTheme } from "./kit.js";
+import { h, inkOn, onTheme } from "./kit.js";
 
 /**
  * @typedef {Object} GridData
@@ -160,10 +160,12 @@ export function grid(el, label, events) {
       ctx.font = `${size}px ui-monospace, monospace`;
       ctx.textAlign = "center";
       ctx.textBaseline = "middle";
-      ctx.fillStyle = "#000000";
+      const bare = getComputedStyle(box).getPropertyValue("--tb-ink") || "#1b1f24", pen = { ink: "" };
       for (let r = r0; r < r1; r++) {
         for (let c = c0; c < c1; c++) {
-          const lines = data.text(r, c).slice(0, two ? 2 : 1);
+          const lines = data.text(r, c).slice(0, two ? 2 : 1), at = 4 * (r * data.columns + c);
+          const ink = data.colours[at + 3] ? inkOn([data.colours[at], data.colours[at + 1], data.colours[at + 2]]) : bare;
+          if (ink !== pen.ink) ctx.fillStyle = pen.ink = ink;
           lines.forEach((t, k) => ctx.fillText(t, view.x + (c + 0.5) * w(), view.y + (r + 0.5) * view.s + (k - (lines.length - 1) / 2) * size * 1.15, w() - 1));
         }
       }
