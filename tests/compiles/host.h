@@ -217,7 +217,21 @@ template <class T> static T atomicCAS(T* p, T seen, T fresh) {
   __atomic_compare_exchange(p, &seen, &fresh, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return seen;
 }
-static inline f16 atomic_add(f16* p, f16 v) { return atomic_with(p, [=](f16 x) { return to_f16(to_f32(x) + to_f32(v)); }); }
+static inline f16 add_f16(f16* p, f16 v) { return atomic_with(p, [=](f16 x) { return to_f16(to_f32(x) + to_f32(v)); }); }
+static inline void fence_before(int order) { if (order >= 3) __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void fence_after(int order) { if (order != 0 && order != 3) __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#define VECTOR_OF_F16(N)                                                                                      \
+  static inline void AtomicAddx##N##Ret(f16* old, f16* p, const f16* v, int order = 0) {                      \
+    fence_before(order);                                                                                      \
+    for (int i = 0; i < N; ++i) old[i] = add_f16(p + i, v[i]);                                                \
+    fence_after(order);                                                                                       \
+  }                                                                                                           \
+  static inline void AtomicAddx##N(f16* p, const f16* v, int order = 0) {                                     \
+    f16 old[N];                                                                                               \
+    AtomicAddx##N##Ret(old, p, v, order);                                                                     \
+  }
+VECTOR_OF_F16(2) VECTOR_OF_F16(4) VECTOR_OF_F16(8)
+template <class T> static unsigned long long __cvta_generic_to_global(T* p) { return (unsigned long long)p; }
 
 [[noreturn]] static void __assertfail(const char* message, const char*, unsigned line, const char*, size_t) {
   fprintf(stderr, "assertion at line %u: %s\n", line, message);

@@ -20,6 +20,7 @@ from tilebench.ir.thread import (
     Program,
     Role,
     SyncWarp,
+    VectorAtomic,
     VectorCopy,
     global_memory,
     register_array,
@@ -365,7 +366,35 @@ def atomics(arch: str) -> Program:
             value = cast(m.thread, dtype)
             m.add(AtomicRMW(op, x, (m.thread // 2,), value, result), store(old, m.thread, result))
             m.add(AtomicRMW(op, tile, (m.thread % 4,), value))
+            m.add(AtomicRMW(op, tile, (m.thread % 4,), value, order="acquire"))
     return m.program("atomics")
+
+
+def vector_atomics(arch: str) -> Program:
+    """Additions of vectors: every type and width, with and without old values, in two memory orders.
+
+    x_<type>_<lanes> is added to four times by each of 32 threads: 2 threads share a vector.
+    """
+    m = Maker(arch=arch)
+    for dtype in (float32, float16, DTYPES["bfloat16"]):
+        for lanes in (2, 4, 8):
+            if lanes * dtype.bytes > 16:
+                continue
+            x = m.tensor(f"x_{dtype}_{lanes}", 16 * lanes, dtype, "inout")
+            out = m.tensor(f"o_{dtype}_{lanes}", 32 * lanes, dtype, "out")
+            value, old = (
+                m.array(f"v_{dtype}_{lanes}", lanes, dtype),
+                m.array(f"b_{dtype}_{lanes}", lanes, dtype),
+            )
+            m.add(*(store(value, const(k), cast(m.thread % 2 + k, dtype)) for k in range(lanes)))
+            at = m.thread // 2 * lanes
+            for order in ("relaxed", "acq_rel"):
+                m.add(
+                    VectorAtomic(x, at, value, const(0), lanes, order),
+                    VectorAtomic(x, at, value, const(0), lanes, order, old, const(0)),
+                )
+            m.add(VectorCopy(out, m.thread * lanes, old, const(0), lanes))
+    return m.program("vector_atomics")
 
 
 def memory_accesses(arch: str) -> Program:

@@ -23,6 +23,7 @@ SUITES = {
     "pairs": programs.pairs,
     "pair-casts": programs.pair_casts,
     "atomics": programs.atomics,
+    "vector-atomics": programs.vector_atomics,
     "memory": programs.memory_accesses,
     "products": programs.products,
     "control": programs.control,

@@ -228,6 +228,21 @@ def test_atomics_of_every_type_combine_all_threads() -> None:
             assert np.array_equal(got, decode(np.asarray(encode(want, dtype)), dtype)), (op, dtype, got)
 
 
+def test_vectors_are_added_element_by_element() -> None:
+    program = programs.vector_atomics("sm_80")
+    counts = {p.name: int(p.value.shape[0].value) for p in program.params}  # type: ignore[union-attr]
+    values = {p.name: np.zeros(counts[p.name], p.value.dtype.storage_dtype) for p in program.params}
+    found = host.run(program, values)
+    sums = [p for p in program.params if p.name.startswith("x_")]
+    assert len(sums) == 8
+    for p in sums:
+        lanes = int(p.name.rsplit("_", 1)[1])
+        got = decode(found[p.name], p.value.dtype).reshape(16, lanes)
+        assert np.array_equal(got, np.tile(4 * (2 * np.arange(lanes) + 1), (16, 1))), p.name
+        before = decode(found[p.name.replace("x_", "o_")], p.value.dtype).reshape(32, lanes)
+        assert (before < 4 * (2 * np.arange(lanes) + 1) + (np.arange(lanes) == 0)).all(), p.name
+
+
 def test_a_gemm_is_exact_on_small_integers() -> None:
     program = kernels.gemm(128, 128, 128, "sm_80")
     rng = np.random.default_rng(2)

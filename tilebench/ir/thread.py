@@ -87,6 +87,24 @@ class VectorCopy(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
+class VectorAtomic(Stmt):
+    """`destination[d + l] += source[s + l]` for l < lanes as one access (aligned): each element atomically.
+
+    destination: global; source: registers of its dtype. old: registers for the values before, from old_index.
+    Source: PTX ISA, red and atom with .v2, .v4 or packed halves.
+    """
+
+    destination: Memory
+    destination_index: Expr
+    source: Memory
+    source_index: Expr
+    lanes: int
+    order: str = "relaxed"
+    old: Memory | None = None
+    old_index: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class CpAsync(Stmt):
     """cp.async of lanes elements (4, 8 or 16 bytes) global -> shared. predicate false: zeros are written.
 

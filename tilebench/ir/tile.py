@@ -242,7 +242,8 @@ class Store(Stmt):
 class AtomicRMW(Stmt):
     """`buffer[indices] op= value` atomically (both).
 
-    op: add max min and or xor exch. result: the old value's Var.
+    op: add max min and or xor exch. result: the old value's Var. order: one of MEMORY_ORDERS, what other
+    threads of the GPU see before and after it.
     """
 
     op: str
@@ -250,6 +251,11 @@ class AtomicRMW(Stmt):
     indices: tuple[Expr, ...]
     value: Expr
     result: Var | None = None
+    order: str = "relaxed"
+
+
+MEMORY_ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
+"""The orders of C++; the place of each is its number there and in the emitted text."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,6 +39,7 @@ from tilebench.ir.thread import (
     Mma,
     Program,
     SyncWarp,
+    VectorAtomic,
     VectorCopy,
 )
 from tilebench.ir.tile import (
@@ -207,6 +208,26 @@ THREAD: tuple[Rule, ...] = (
         lambda n: "register" in (n.destination.space, n.source.space),
         "one side of a vector copy is a register array",
     ),
+    Rule(
+        VectorAtomic,
+        lambda n: n.destination.dtype == n.source.dtype and n.destination.dtype.is_float,
+        "a vector atomic adds floats of one dtype",
+    ),
+    Rule(
+        VectorAtomic,
+        lambda n: 4 <= n.lanes * n.source.dtype.bytes <= 16 and n.lanes in (2, 4, 8),
+        "a vector atomic is of 2, 4 or 8 elements and at most 16 bytes",
+    ),
+    Rule(
+        VectorAtomic,
+        lambda n: (n.source.space, n.destination.space) == ("register", "global"),
+        "a vector atomic goes from registers to global memory",
+    ),
+    Rule(
+        VectorAtomic,
+        lambda n: n.old is None or (n.old.space == "register" and n.old_index is not None),
+        "the old values of a vector atomic go to registers",
+    ),
     Rule(CpAsync, lambda n: n.lanes * n.source.dtype.bytes in (4, 8, 16), "cp.async moves 4, 8 or 16 bytes"),
     Rule(
         CpAsync,
@@ -265,7 +286,7 @@ _TILE_ONLY = (
     Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp, Produce, Acquire, Release,
 )  # fmt: skip
 _THREAD_ONLY = (
-    VectorCopy, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma,
+    VectorCopy, VectorAtomic, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma,
     *hopper.THREAD_STATEMENTS, Timestamp, ReadCounter,
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from tilebench.errors import Loc
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
 from tilebench.ir.hopper import BulkLoad, BulkStore, StMatrix, TensorMap, Wgmma
 from tilebench.ir.rewrite import children, loads
-from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Program, VectorCopy
+from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Program, VectorAtomic, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Bind, For, If, Stmt, Store
 from tilebench.report import Access, Finding, OpInfo, Span
 
@@ -105,6 +105,8 @@ class _Walker:
                     else ("st", s.destination, s.destination_index)
                 )
                 self._access(kind, memory, index, s.lanes, at, s.predicate)
+            case VectorAtomic():
+                self._access("atom", s.destination, s.destination_index, s.lanes, at)
             case CpAsync():
                 self._access("cp.async", s.destination, s.destination_index, s.lanes, at)
                 self._access("cp.async", s.source, s.source_index, s.lanes, at, s.predicate)

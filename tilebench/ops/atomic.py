@@ -10,7 +10,7 @@ import numpy as np
 
 from tilebench.errors import ArgumentError, TypeTileError
 from tilebench.ir.expr import Expr, Load, Var, as_expr, const
-from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Region, Seq, Stmt
+from tilebench.ir.tile import MEMORY_ORDERS, AtomicRMW, Buffer, Kernel, Region, Seq, Stmt
 from tilebench.ops.base import (
     BlockValues,
     Cost,
@@ -58,6 +58,9 @@ class AtomicTile(Op):
     op: AtomicOp
     destination: Region
     value: Region | Expr
+    order: str = "relaxed"
+    bulk: bool = False
+    """Asked for as a bulk reduction (use_tma)."""
     alone: bool = False
     """Set by passes: each warpgroup adds columns of its own, so that only its own threads need to meet."""
 
@@ -116,7 +119,9 @@ class AtomicTile(Op):
             indices = coordinates(target, walk.vars)
             element = walk.read(value, walk.vars) if isinstance(value, Region) else value
             return walk.guarded(
-                target, indices, AtomicRMW(self.op, target.buffer, indices, element.astype(target.dtype))
+                target,
+                indices,
+                AtomicRMW(self.op, target.buffer, indices, element.astype(target.dtype), order=self.order),
             )
 
         return over(squeezed(target.shape), body)
@@ -159,18 +164,27 @@ def _is_scalar(value: Any) -> bool:
     )
 
 
-def _rmw(op: str, dst: Load, value: Any, return_prev: bool) -> Stmt | Effect:
+def _rmw(op: str, dst: Load, value: Any, return_prev: bool, order: str = "relaxed") -> Stmt | Effect:
     _check_target(op, dst.buffer) if op != "exch" else None
     amount = as_expr(value).astype(dst.dtype)
     if not return_prev:
-        return AtomicRMW(op, dst.buffer, dst.indices, amount)
+        return AtomicRMW(op, dst.buffer, dst.indices, amount, order=order)
     old = Var(f"{dst.buffer.name}_before", dtype=dst.dtype)
-    return Effect(AtomicRMW(op, dst.buffer, dst.indices, amount, old), old)
+    return Effect(AtomicRMW(op, dst.buffer, dst.indices, amount, old, order), old)
 
 
-def _atomic(op: AtomicOp, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
+def _atomic(
+    op: AtomicOp,
+    dst: Any,
+    value: Any,
+    return_prev: bool,
+    memory_order: str | None = None,
+    use_tma: bool = False,
+) -> Stmt | Effect:
+    order = memory_order or "relaxed"
+    _ordered(f"atomic_{op}", order, MEMORY_ORDERS)
     if isinstance(dst, Load) and (isinstance(value, Load) or _is_scalar(value)):
-        return _rmw(op, dst, value, return_prev)
+        return _rmw(op, dst, value, return_prev, order)
     if return_prev:
         raise TypeTileError(
             "TB258",
@@ -179,9 +193,9 @@ def _atomic(op: AtomicOp, dst: Any, value: Any, return_prev: bool) -> Stmt | Eff
         )
     if _is_scalar(value):
         destination = as_region(dst, "the destination")
-        return AtomicTile(op, destination, scalar(value, destination.dtype))
+        return AtomicTile(op, destination, scalar(value, destination.dtype), order, use_tma)
     source, destination = pair(value, dst, "the value", "the destination")
-    return AtomicTile(op, destination, source)
+    return AtomicTile(op, destination, source, order, use_tma)
 
 
 def _name(value: Any) -> str:
@@ -203,8 +217,12 @@ def atomic_add(
     annotations: Any = None,
 ) -> Stmt | Effect:
     """dst += value atomically: one element, or a tile element by element. return_prev (one element): the old
-    value."""
-    return _atomic("add", dst, value, return_prev)
+    value.
+
+    memory_order: what other threads of the GPU see before and after it: relaxed (the default), consume,
+    acquire, release, acq_rel or seq_cst. use_tma: one bulk reduction of a shared tile, on sm_90 and later.
+    """
+    return _atomic("add", dst, value, return_prev, memory_order, use_tma)
 
 
 def atomic_max(
@@ -215,7 +233,7 @@ def atomic_max(
     annotations: Any = None,
 ) -> Stmt | Effect:
     """dst = max(dst, value) atomically."""
-    return _atomic("max", dst, value, return_prev)
+    return _atomic("max", dst, value, return_prev, memory_order)
 
 
 def atomic_min(
@@ -226,12 +244,12 @@ def atomic_min(
     annotations: Any = None,
 ) -> Stmt | Effect:
     """dst = min(dst, value) atomically."""
-    return _atomic("min", dst, value, return_prev)
+    return _atomic("min", dst, value, return_prev, memory_order)
 
 
 def atomic_or(dst: Buffer | Region | Load, value: Any, memory_order: str | None = None) -> Stmt | Effect:
     """dst |= value atomically (integers)."""
-    return _atomic("or", dst, value, False)
+    return _atomic("or", dst, value, False, memory_order)
 
 
 def _wide(count: int, dst: Any, value: Any, return_prev: bool) -> Stmt | Effect:
@@ -303,7 +321,7 @@ def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
     """The element as other blocks left it (an atomic addition of zero, so it is never a stale copy)."""
     _ordered("atomic_load", memory_order, _LOAD_ORDERS)
     element = _element(src, "atomic_load")
-    out = _rmw("add", element, const(0, element.dtype), True)
+    out = _rmw("add", element, const(0, element.dtype), True, memory_order)
     assert isinstance(out, Effect)
     return out
 
@@ -311,7 +329,7 @@ def atomic_load(src: Load, memory_order: str = "seq_cst") -> Effect:
 def atomic_store(dst: Load, src: Any, memory_order: str = "seq_cst") -> Stmt | Effect:
     """Replace the element atomically."""
     _ordered("atomic_store", memory_order, _STORE_ORDERS)
-    return _rmw("exch", _element(dst, "atomic_store"), src, False)
+    return _rmw("exch", _element(dst, "atomic_store"), src, False, memory_order)
 
 
 def _example(op: AtomicOp, dtype: str, value: str, scope: str = "global") -> Callable[[], Kernel]:

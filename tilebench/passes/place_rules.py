@@ -140,7 +140,12 @@ def as_nest(op: TileOp) -> Parallel | None:
                 value = op.value
             place = coordinates(op.destination, point)
             body = AtomicRMW(
-                op.op, op.destination.buffer, place, cast(value, op.destination.dtype), loc=op.loc
+                op.op,
+                op.destination.buffer,
+                place,
+                cast(value, op.destination.dtype),
+                order=op.order,
+                loc=op.loc,
             )
         case _:
             return None

@@ -22,6 +22,7 @@ Feature = Literal[
     "cluster",
     "wgmma",
     "setmaxnreg",
+    "vector_atomics",
 ]
 
 
@@ -59,7 +60,7 @@ _AMPERE: frozenset[Feature] = frozenset[Feature](
     {"cp_async", "ldmatrix", "f16_mma", "bf16_mma", "tf32_mma", "i8_mma", "mbarrier"}
 )
 _ADA: frozenset[Feature] = _AMPERE | frozenset[Feature]({"fp8_mma"})
-_HOPPER: frozenset[Feature] = _ADA | frozenset[Feature]({"stmatrix", "tma", "cluster"})
+_HOPPER: frozenset[Feature] = _ADA | frozenset[Feature]({"stmatrix", "tma", "cluster", "vector_atomics"})
 _HOPPER_A: frozenset[Feature] = _HOPPER | frozenset[Feature]({"wgmma", "setmaxnreg"})
 
 # CUDA C++ programming guide, "Compute Capabilities", table "Technical Specifications per Compute Capability".

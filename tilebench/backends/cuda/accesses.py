@@ -19,7 +19,7 @@ from tilebench.ir.hopper import (
 )
 from tilebench.ir.rewrite import Node, walk
 from tilebench.ir.simplify import Interval
-from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Mma, VectorCopy
+from tilebench.ir.thread import CpAsync, LdMatrix, Memory, Mma, VectorAtomic, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Bind, Buffer, For, Stmt, Store
 from tilebench.ir.timers import ReadCounter, Timestamp
 
@@ -33,6 +33,10 @@ def written(bodies: Iterable[Stmt]) -> set[Buffer]:
                 found.add(node.buffer)
             case VectorCopy() | CpAsync() | LdMatrix() | StMatrix() | BulkLoad():
                 found.add(node.destination)
+            case VectorAtomic():
+                found.add(node.destination)
+                if node.old is not None:
+                    found.add(node.old)
             case BulkStore():
                 found.add(node.destination.memory)
             case Mma() | Wgmma():
@@ -76,6 +80,11 @@ def _operands(node: Node) -> Sequence[tuple[Memory, Expr]]:
     match node:
         case VectorCopy() | CpAsync() | LdMatrix() | StMatrix():
             return (node.destination, node.destination_index), (node.source, node.source_index)
+        case VectorAtomic():
+            pairs = (node.destination, node.destination_index), (node.source, node.source_index)
+            if node.old is None or node.old_index is None:
+                return pairs
+            return (*pairs, (node.old, node.old_index))
         case BulkLoad():
             return (node.destination, node.destination_index), (node.barrier, node.barrier_index)
         case BulkStore():

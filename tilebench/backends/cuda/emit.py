@@ -30,7 +30,7 @@ from tilebench.backends.cuda.literals import LESS, TERNARY
 from tilebench.backends.cuda.pair_casts import PairCast, pair_cast
 from tilebench.backends.cuda.pairs import written_word
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name, prelude
-from tilebench.backends.cuda.prelude_atomics import atomic_piece
+from tilebench.backends.cuda.prelude_atomics import RELAXED, atomic_name, atomic_piece
 from tilebench.backends.cuda.tensor_maps import check_map
 from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError, Loc, TargetError
@@ -47,6 +47,7 @@ from tilebench.ir.thread import (
     SyncWarp,
 )  # fmt: skip
 from tilebench.ir.tile import (
+    MEMORY_ORDERS,
     Assert,
     AtomicRMW,
     Bind,
@@ -481,11 +482,12 @@ class _Printer:
         if memory.space == "register":
             self._own_update(s, memory, index, value)
             return
-        piece = atomic_piece(s.op, memory.dtype)
-        values.use(piece)
+        returns, ordered = s.result is not None, s.order != RELAXED
+        values.use(atomic_piece(s.op, memory.dtype, returns, ordered))
         if memory.dtype.name not in NARROW_FLOATS:
             value = f"({c_name(memory.dtype)})({value})"
-        call = f"atomic_{s.op}({self._at(memory, index)}, {value})"
+        order = f", {MEMORY_ORDERS.index(s.order)}" if ordered else ""
+        call = f"{atomic_name(s.op, returns)}({self._at(memory, index)}, {value}{order})"
         if s.result is None:
             self._put(call + ";")
             return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tilebench.backends.cuda.literals import OR, TERNARY
 from tilebench.backends.cuda.prelude import NARROW_FLOATS, c_name
+from tilebench.backends.cuda.prelude_atomics import RELAXED, vector_name, vector_piece
 from tilebench.backends.cuda.prelude_mma import mma_piece
 from tilebench.backends.cuda.values import Values
 from tilebench.errors import InternalError
-from tilebench.ir.thread import CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Mma, VectorCopy
-from tilebench.ir.tile import Stmt
+from tilebench.ir.thread import CpAsync, CpAsyncCommit, CpAsyncWait, LdMatrix, Mma, VectorAtomic, VectorCopy
+from tilebench.ir.tile import MEMORY_ORDERS, Stmt
 
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}
 
@@ -21,6 +22,8 @@ def moving_lines(s: Stmt, values: Values) -> list[str] | None:
     match s:
         case VectorCopy():
             return _vector_copy(s, values)
+        case VectorAtomic():
+            return [_vector_atomic(s, values)]
         case CpAsync():
             return [_cp_async(s, values)]
         case CpAsyncCommit():
@@ -56,6 +59,19 @@ def _vector_copy(s: VectorCopy, values: Values) -> list[str]:
         zero = f"{word}{{}}" if word.startswith("uint") else "0"
         return [f"{target} = {values.text(s.predicate, OR)} ? {source} : {zero};"]
     return [f"if ({values.text(s.predicate)}) {target} = {source};"]
+
+
+def _vector_atomic(s: VectorAtomic, values: Values) -> str:
+    ordered = s.order != RELAXED
+    values.use(vector_piece(s.destination.dtype, s.lanes, s.old is not None, ordered))
+    arguments: list[str] = []
+    if s.old is not None and s.old_index is not None:
+        arguments.append(values.address(s.old, s.old_index))
+    arguments.append(values.address(s.destination, s.destination_index))
+    arguments.append(values.address(s.source, s.source_index))
+    if ordered:
+        arguments.append(str(MEMORY_ORDERS.index(s.order)))
+    return f"{vector_name(s.lanes, s.old is not None)}({', '.join(arguments)});"
 
 
 def _element_copies(s: VectorCopy, values: Values) -> list[str]:

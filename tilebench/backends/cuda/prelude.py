@@ -2,7 +2,7 @@
 
 Narrow floats are plain storage structs (`f16 { unsigned short x; }`): arithmetic happens in float and is
 rounded once by the `to_*` function. A piece has one body per capability from which it holds; pieces name the
-pieces that they need. Sources: PTX ISA, sections "cvt", "ldmatrix", "cp.async", "bar", "atom".
+pieces that they need. Sources: PTX ISA, sections "cvt", "ldmatrix", "cp.async", "bar".
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ DEVICE = "__device__ __forceinline__"
 @dataclass(frozen=True)
 class Piece:
     """A device function or type. bodies: (least capability, text), newest last; needs: other pieces, those
-    of this file by name; only: the one architecture that has it ('' when later ones do too).
+    of this file by name; only: the one architecture that has it ('' when later ones do too); oldest_needs:
+    what the first body needs beside.
     """
 
     name: str
     bodies: tuple[tuple[int, str], ...]
     needs: tuple[str | Piece, ...] = ()
     only: str = ""
+    oldest_needs: tuple[str | Piece, ...] = ()
 
     def text(self, capability: int) -> str:
         """The newest body that the capability allows. Raises KeyError when there is none."""
@@ -380,55 +382,6 @@ for _count in (1, 2, 4):
     for _transpose in (False, True):
         _piece(*_ldmatrix(_count, _transpose), "shared_address")
 
-# ------------------------------------------------------------------ atomics
-# 'T atomic_<op>(T*, T)' gives the old value. What the hardware lacks is a compare-and-swap loop on the word
-# around it.
-
-_piece(
-    "atomic_loop",
-    """
-template <class F> DEVICE unsigned atomic_loop(unsigned* p, F change) {
-  unsigned old = *(volatile unsigned*)p, seen;
-  do { seen = old; old = atomicCAS(p, seen, change(seen)); } while (old != seen);
-  return old;
-}
-template <class F> DEVICE unsigned long long atomic_loop(unsigned long long* p, F change) {
-  unsigned long long old = *(volatile unsigned long long*)p, seen;
-  do { seen = old; old = atomicCAS(p, seen, change(seen)); } while (old != seen);
-  return old;
-}
-// An element narrower than a word: change(its bits) within the aligned word that holds it.
-template <int BITS, class F> DEVICE unsigned atomic_loop_narrow(void* p, F change) {
-  unsigned shift = ((unsigned long long)p & 3) * 8, mask = ((1u << BITS) - 1) << shift;
-  unsigned old = atomic_loop((unsigned*)((unsigned long long)p & ~3ull),
-    [=](unsigned w) { return (w & ~mask) | ((change((w & mask) >> shift) << shift) & mask); });
-  return (old & mask) >> shift;
-}""",
-)
-
-
-def _native_add(c: str) -> str:
-    return (
-        f"DEVICE {c} atomic_add({c}* p, {c} v) {{\n  {c} r;\n"
-        f'  asm volatile("atom.add.noftz.{c} %0, [%1], %2;" : "=h"(r.x) : "l"(p), "h"(v.x) : "memory");\n'
-        "  return r;\n}"
-    )
-
-
-_piece("atomic_add_f16", _native_add("f16"), "f16")
-_piece(
-    "atomic_add_bf16",
-    """
-DEVICE bf16 atomic_add(bf16* p, bf16 v) {
-  return bf16{(unsigned short)atomic_loop_narrow<16>(p, [=](unsigned b) {
-    return (unsigned)to_bf16(to_f32(bf16{(unsigned short)b}) + to_f32(v)).x;
-  })};
-}""",
-    "atomic_loop bf16_f32 f32_bf16",
-    ((90, _native_add("bf16")),),
-)
-
-
 # ------------------------------------------------------------------ names of types, the closure over needs
 
 _C_NAMES = {
@@ -482,9 +435,10 @@ PIECES: Mapping[str, Piece] = MappingProxyType(_PIECES)
 """The pieces that do not depend on an element type or a shape, by name."""
 
 
-def _with_needs(piece: Piece, found: dict[str, Piece]) -> None:
-    for need in piece.needs:
-        _with_needs(PIECES[need] if isinstance(need, str) else need, found)
+def _with_needs(piece: Piece, found: dict[str, Piece], capability: int) -> None:
+    is_oldest = len(piece.bodies) == 1 or capability < piece.bodies[1][0]
+    for need in (*piece.needs, *(piece.oldest_needs if is_oldest else ())):
+        _with_needs(PIECES[need] if isinstance(need, str) else need, found, capability)
     found[piece.name] = piece
 
 
@@ -496,7 +450,7 @@ def prelude(used: Iterable[Piece], arch: str) -> str:
     capability = capability_of(arch)
     ordered: dict[str, Piece] = {}
     for piece in sorted(used, key=lambda p: p.name):
-        _with_needs(piece, ordered)
+        _with_needs(piece, ordered, capability)
         if piece.only and piece.only != arch:
             raise KeyError(f"{piece.name} is of {piece.only} alone, not of {arch}")
     return "\n".join(piece.text(capability) for piece in ordered.values())

@@ -16,6 +16,7 @@ from tilebench.ir.thread import (
     Memory,
     Mma,
     SyncWarp,
+    VectorAtomic,
     VectorCopy,
 )
 from tilebench.ir.tile import AtomicRMW, Bind, Break, Continue, For, If, Print, Seq, Stmt, Store, While
@@ -70,6 +71,8 @@ def runs_as_one(s: For) -> bool:
     for node in walk(s.body):
         if isinstance(node, _ALONE) or (isinstance(node, AtomicRMW) and node.result is not None):
             return False
+        if isinstance(node, VectorAtomic) and node.old is not None:
+            return False
         if isinstance(node, Call) and INTRINSICS[node.name].effect:
             return False
         if isinstance(node, Bind) and variables(node.value) & follows:
@@ -102,7 +105,7 @@ def _register_reads(node: Any) -> list[tuple[Memory, Expr]]:
     match node:
         case Load() if isinstance(node.buffer, Memory) and node.buffer.space == "register":
             return [(node.buffer, node.indices[0])]
-        case VectorCopy() | StMatrix() if node.source.space == "register":
+        case VectorCopy() | StMatrix() | VectorAtomic() if node.source.space == "register":
             return [(node.source, node.source_index)]
         case Mma():
             return [(node.d, node.d_index), (node.a, node.a_index), (node.b, node.b_index)]

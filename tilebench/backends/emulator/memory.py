@@ -121,6 +121,19 @@ class Site:
         shape = extent(rs.threads, index, value, mask)
         index, mask = self.check(rs, spread(index, shape), mask, write=True, atomic=True)
         value = spread(np.asarray(value, dtype=self.dtype.compute_dtype), shape)
+        return self._combine(rs, op, index, value, mask, want_old)
+
+    def add_vector(self, rs: Role, index: Any, values: np.ndarray, mask: Any, want_old: bool) -> Any:
+        """memory[index + l] += values[l] for `lanes` neighbours a thread; values and the old values (when
+        wanted): [lanes, loops..., threads]."""
+        shape = extent(rs.threads, index, values[0], mask)
+        index, mask = self.check(rs, spread(index, shape), mask, write=True, atomic=True)
+        operands = spread(np.asarray(values, dtype=self.dtype.compute_dtype), (self.lanes, *shape))
+        old = [self._combine(rs, "add", index + k, operands[k], mask, want_old) for k in range(self.lanes)]
+        return np.stack(old) if want_old else None
+
+    def _combine(self, rs: Role, op: str, index: np.ndarray, value: Any, mask: Any, want_old: bool) -> Any:
+        shape = index.shape
         where = index + self._origin(rs)
         on = np.ones(shape, dtype=bool) if mask is None else spread(mask, shape)
         memory = self._elements(rs)

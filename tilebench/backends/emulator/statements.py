@@ -30,6 +30,7 @@ from tilebench.ir.thread import (
     Memory,
     Mma,
     SyncWarp,
+    VectorAtomic,
     VectorCopy,
 )  # fmt: skip
 from tilebench.ir.tile import (
@@ -154,6 +155,8 @@ class Statements(Emitter):
                 )
             case VectorCopy():
                 self._vector_copy(s)
+            case VectorAtomic():
+                self._vector_atomic(s)
             case CpAsync():
                 self._cp_async(s)
             case CpAsyncCommit():
@@ -441,6 +444,22 @@ class Statements(Emitter):
             self.put(code)
         else:
             self.env[s.result] = self.effect(code, index.axes | v.axes, True)
+
+    def _vector_atomic(self, s: VectorAtomic) -> None:
+        start = self.register_index(s.source, s.source_index, s.lanes, "read")
+        self.check_written(s.source, start, s.lanes)
+        index = self.index(s.destination_index)
+        site = self.site(s.destination, s.lanes, "atomic")
+        values = f"read_rows(R{self.register_number(s.source)}, {start.code}, {start.columns}, {s.lanes})"
+        code = f"{site}.add_vector(rs, {index.code}, {values}, {self.mask_code}, {s.old is not None})"
+        if s.old is None:
+            self.put(code)
+            return
+        assert s.old_index is not None, "old values have a place"
+        old = self.effect(code, index.axes, True)
+        to = self.register_index(s.old, s.old_index, s.lanes, "written")
+        self._write_rows(s.old, to, s.lanes, old.code, self.mask_code)
+        self.note_written(s.old, to, s.lanes)
 
     def _write_rows(self, memory: Memory, index: RegisterIndex, count: int, values: str, mask: str) -> None:
         self.put(

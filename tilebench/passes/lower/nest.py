@@ -25,7 +25,7 @@ from tilebench.errors import LayoutError
 from tilebench.ir.expr import Binary, Call, Const, Expr, Load, Var, binary, cast, const, is_const
 from tilebench.ir.rewrite import children, variables, walk
 from tilebench.ir.simplify import Linear, from_linear, linear
-from tilebench.ir.thread import Memory, VectorCopy
+from tilebench.ir.thread import Memory, VectorAtomic, VectorCopy
 from tilebench.ir.tile import (
     Assert,
     AtomicRMW,
@@ -46,6 +46,7 @@ from tilebench.ir.tile import (
 from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import evaluate, register_expr
+from tilebench.passes.lower.atomics import add_together, grouped
 from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.packed import Words, lower_packed, plan_packed
@@ -416,6 +417,10 @@ class Nest:
                 else:
                     (memory, index), inside = b.shared_element(s.buffer, s.indices), None
                 predicate = both(both(self._inside(), self._owner()), inside)
+                if isinstance(s, AtomicRMW):
+                    with b.when(predicate):
+                        b.emit(VectorAtomic(memory, index, w.memory, register, w.lanes, s.order))
+                    continue
                 b.emit(VectorCopy(memory, index, w.memory, register, w.lanes, predicate))
 
     # -- the body --------------------------------------------------------------------------------------------
@@ -474,8 +479,8 @@ class Nest:
         with b.at(s.loc):
             match s:
                 case Seq():
-                    for part in s.body:
-                        self.stmt(part)
+                    for part in grouped(b, s.body):
+                        self.stmt(part) if isinstance(part, Stmt) else self._additions(part)
                 case Store():
                     self._store(s)
                 case AtomicRMW():
@@ -557,12 +562,31 @@ class Nest:
             case _:
                 b.store(b.local(s.buffer), b.local_index(s.buffer, s.indices), b.expr(s.value))
 
-    def _is_early(self, s: Store, late: Wide) -> bool:
+    def _is_early(self, s: Store | AtomicRMW, late: Wide) -> bool:
         return isinstance(s.value, Load) and any(w.memory is late.memory for w in self.plan.loads.values())
+
+    def _additions(self, run: Sequence[AtomicRMW]) -> None:
+        """Additions to neighbours that are one access."""
+        with self.b.at(run[0].loc):
+            self._check_owner(run[0])
+            add_together(self.b, run, self._owner(), shared=False)
+
+    def _check_owner(self, s: AtomicRMW) -> None:
+        if self.loop.layout.replication > 1 and self.loop.layout.is_owner(self.b.thread) is None:
+            raise LayoutError(
+                "TB312",
+                "this loop's layout has no rule for which of the threads that share an element acts",
+                at=s.loc,
+            )
 
     def _atomic(self, s: AtomicRMW) -> None:
         b = self.b
         value = b.expr(s.value)
+        late = self.plan.stores.get(id(s))
+        if late is not None:
+            if late.direct is None and not self._is_early(s, late):
+                b.store(late.memory, self.slot, value)
+            return
         inside: Expr | None = None
         if s.buffer.scope == "fragment":
             if s.result is not None:
@@ -581,20 +605,15 @@ class Nest:
             memory, index, inside = b.global_element(s.buffer, s.indices)
         else:
             memory, index = b.shared_element(s.buffer, s.indices)
-        if self.loop.layout.replication > 1 and self.loop.layout.is_owner(b.thread) is None:
-            raise LayoutError(
-                "TB312",
-                "this loop's layout has no rule for which of the threads that share an element acts",
-                at=s.loc,
-            )
+        self._check_owner(s)
         guard = both(self._owner(), inside)
         if s.result is None:
             with b.when(guard):
-                b.emit(AtomicRMW(s.op, memory, (index,), value))
+                b.emit(AtomicRMW(s.op, memory, (index,), value, order=s.order))
             return
         old = b.registers(s.result.name, 1, s.result.dtype)
         with b.when(guard):
-            b.emit(AtomicRMW(s.op, memory, (index,), value, s.result))
+            b.emit(AtomicRMW(s.op, memory, (index,), value, s.result, s.order))
             b.store(old, 0, s.result)
         b.names[s.result] = b.load(old, 0)
 

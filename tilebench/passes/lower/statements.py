@@ -40,6 +40,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.passes.indices import divisor
+from tilebench.passes.lower.atomics import add_together, grouped
 from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
 from tilebench.passes.lower.scalings import factors_differ
 from tilebench.passes.lower.timers import tiled, timed
@@ -56,8 +57,7 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
     with b.at(s.loc), located(s.loc), timed(b, s):
         match s:
             case Seq():
-                for part in s.body:
-                    lower_stmt(b, part)
+                _sequence(b, s)
             case TileOp():
                 lower_op(b, s)
             case Parallel():
@@ -177,7 +177,8 @@ def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     if s.var in b.unroll_wanted and trips is not None and trips <= UNROLL_LIMIT:
         kind = "unroll"
     if body:
-        b.emit(For(s.var, start, stop, seq(*body), step=step, kind=kind, independent=s.independent))
+        loop = For(s.var, start, stop, seq(*body), step, kind, s.independent)
+        b.emit(loop)
 
 
 def _while(b: Builder, s: While) -> None:
@@ -288,11 +289,11 @@ def _atomic(b: Builder, s: AtomicRMW) -> None:
     one = _one_thread(b, s)
     if s.result is None:
         with b.when(both(one, inside)):
-            b.emit(AtomicRMW(s.op, memory, (index,), value))
+            b.emit(AtomicRMW(s.op, memory, (index,), value, order=s.order))
         return
     old = b.registers(s.result.name, 1, s.result.dtype)
     with b.when(both(one, inside)):
-        b.emit(AtomicRMW(s.op, memory, (index,), value, s.result))
+        b.emit(AtomicRMW(s.op, memory, (index,), value, s.result, s.order))
         b.store(old, 0, s.result)
     if one is None:
         b.names[s.result] = b.load(old, 0)
@@ -303,6 +304,15 @@ def _atomic(b: Builder, s: AtomicRMW) -> None:
         b.store(scratch, 0, b.load(old, 0))
     b.barrier("the old value is read by all threads")
     b.names[s.result] = b.bind(s.result.name, b.load(scratch, 0))
+
+
+def _sequence(b: Builder, s: Seq) -> None:
+    for part in grouped(b, s.body):
+        if isinstance(part, Stmt):
+            lower_stmt(b, part)
+            continue
+        with b.at(part[0].loc), located(part[0].loc):
+            add_together(b, part, _one_thread(b, part[0]), shared=True)
 
 
 def _print(b: Builder, s: Print) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from tilebench.ir.expr import Expr, Load, Var, binary, const, is_const
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.thread import Memory
-from tilebench.ir.tile import Buffer, Store
+from tilebench.ir.tile import AtomicRMW, Buffer, Store
 from tilebench.layouts.digits import merged
 from tilebench.passes.indices import Own, divisor, split_index
+from tilebench.passes.lower.atomics import most_lanes
 from tilebench.passes.lower.builder import Builder, expr_key, global_strides, storage_of
 from tilebench.passes.lower.fragments import Loop, Resolved
 
@@ -27,9 +28,9 @@ TEMPORARY_BYTES = 128
 
 @dataclass(frozen=True)
 class Wide:
-    """A load done before the body, or a store done after it. memory: the registers that stand for it."""
+    """A load done before the body, or a store or addition done after it. memory: registers in its place."""
 
-    access: Load | Store
+    access: Load | Store | AtomicRMW
     lanes: int
     memory: Memory
     direct: Resolved | None
@@ -107,16 +108,21 @@ def _plan_stores(nest: Nest, plan: Plan) -> None:
     reads = {storage_of(n.buffer) for n in seen}
     for s in nest.top:
         if (
-            not isinstance(s, Store)
+            not isinstance(s, Store | AtomicRMW)
             or isinstance(s.buffer, Memory)
             or s.buffer.scope not in ("global", "shared")
         ):
             continue
-        if storage_of(s.buffer) in reads and not _reads_only_itself(s, seen):
+        if isinstance(s, AtomicRMW):
+            if s.op != "add" or s.result is not None or storage_of(s.buffer) in reads:
+                continue
+        elif storage_of(s.buffer) in reads and not _reads_only_itself(s, seen):
             continue
         if len(nest.writers(s.buffer)) > 1 or not _plain_indices(nest, s.indices):
             continue
         lanes = _lanes(nest, s.buffer, s.indices)
+        if isinstance(s, AtomicRMW):
+            lanes = min(lanes, most_lanes(nest.b, s.buffer))
         if lanes == 1:
             continue
         source = _store_source(nest, plan, s, lanes)
@@ -125,7 +131,9 @@ def _plan_stores(nest: Nest, plan: Plan) -> None:
         plan.stores[id(s)] = Wide(s, lanes, *source)
 
 
-def _store_source(nest: Nest, plan: Plan, s: Store, lanes: int) -> tuple[Memory, Resolved | None] | None:
+def _store_source(
+    nest: Nest, plan: Plan, s: Store | AtomicRMW, lanes: int
+) -> tuple[Memory, Resolved | None] | None:
     """Registers that hold the stored values already: a fragment in order, or a hoisted load."""
     if not isinstance(s.value, Load) or s.value.dtype != s.buffer.dtype:
         return None
