@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -64,3 +65,34 @@ def test_a_hang_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(LaunchError, match="TB621"):
         run_isolated(TEXT, args=(torch.randn(8).half(),), namespace={"N": 8}, target="interp", deadline_s=1.0)
+
+
+def test_what_the_worker_could_not_get_is_named() -> None:
+    text = TEXT.replace("* 2", "* helper(2)")
+    with pytest.raises(LaunchError, match="helper of this notebook is a method-wrapper") as caught:
+        run_isolated(
+            text, args=(torch.randn(8).half(),), namespace={"N": 8, "helper": abs.__call__}, target="interp"
+        )
+    assert caught.value.code == "TB622"
+
+
+def test_modules_of_the_notebook_are_imported_in_the_worker() -> None:
+    text = TEXT.replace("* 2", "* maths.floor(2.5)")
+    x = torch.randn(8).half()
+    result = run_isolated(text, args=(x,), namespace={"N": 8, "maths": math}, target="interp")
+    assert torch.equal(result.outputs[0], x * 2)
+
+
+def test_an_error_of_the_worker_is_on_its_line_of_the_cell() -> None:
+    with pytest.raises(LaunchError, match="TB605") as caught:
+        run_isolated(
+            TEXT, args=(torch.zeros(8),), namespace={"N": 8}, target="interp", cell="In[1]", first_line=2
+        )
+    assert caught.value.at is not None
+    assert caught.value.at.source.line(caught.value.at.line).startswith("def double")
+
+
+def test_a_cell_that_ends_the_worker_is_told_by_its_exit() -> None:
+    text = "import os, sys\nif 'tilebench.kernel.worker' in sys.orig_argv: os._exit(3)\n" + TEXT
+    with pytest.raises(LaunchError, match="exit code 3"):
+        run_isolated(text, args=(torch.randn(8).half(),), namespace={"N": 8}, target="interp")

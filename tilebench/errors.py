@@ -89,7 +89,8 @@ class TileError(Exception):
     """An error in the user's program or call. Its text is made for the user; see `render`.
 
     code: 'TB' and three digits; what: one sentence with the user's numbers; at: where it was written;
-    why: the rule that is broken; fix: what to write instead; notes: other places that matter.
+    why: the rule that is broken; fix: what to write instead; notes: other places that matter. is_shown: its
+    text is on the page already, so that a traceback need not say it again.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class TileError(Exception):
         super().__init__(what)
         self.code, self.what, self.at, self.why, self.fix = code, what, at, why, fix
         self.notes: list[tuple[Loc | None, str]] = list(notes)
+        self.is_shown = False
 
     def render(self) -> str:
         """The full text: `Kind[CODE]: what`, the line with carets, why, fix, notes."""
@@ -126,6 +128,8 @@ class TileError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """IPython shows these lines in place of a Python traceback."""
+        if self.is_shown:
+            return [f"{type(self).__name__}[{self.code}]: this cell stopped, as said above"]
         return self.render().splitlines()
 
 

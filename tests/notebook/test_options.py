@@ -14,7 +14,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from tilebench.codec import to_json
+from tilebench.errors import TileError
 from tilebench.notebook.completion import COMMANDS, OPTIONS, SHOWN, Known, candidates
+from tilebench.notebook.words import split_line
 from tilebench.report import REPORT_MIME, VIEWS
 
 CELL = """BLOCK = 32
@@ -204,9 +206,11 @@ def test_static_quiet_seed_and_traceback(shell: Any) -> None:
 
 def test_isolate(shell: Any) -> None:
     assert report(run(shell, "--isolate --bench 3"))["figures"]["run_ms"]["rounds"] == 3
-    out = words(run(shell, "--isolate", CELL.replace("T.copy(X[bx * BLOCK], f)", "pass")))
-    assert "[TB274]" in out
-    assert "In[1]:9:" in out
+    wrong = CELL.replace("T.copy(X[bx * BLOCK], f)", "pass")
+    for line in ("--isolate", ""):
+        out = words(run(shell, line, wrong))
+        assert "[TB274]" in out
+        assert "In[1]:10:" in out  # the line of %%tile is the first
 
 
 def test_a_kernel_keeps_its_earlier_points_on_the_roofline(shell: Any) -> None:
@@ -397,3 +401,93 @@ def test_text_and_other_cells_are_left_alone(shell: Any) -> None:
         text = f"%%tile\n{line}"
         assert names_at(text, len(text), {}) is None
     assert names_at("%%tile\nT.alloc_sh", 17, {"T": 3}) is None, "T is something else here"
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("--args 'x, y' -q", ["--args", "x, y", "-q"]),
+        ("""--target "cpu" --as 'k'""", ["--target", "cpu", "--as", "k"]),
+        ("--args '-x' --ref='lambda a: a'", ["--args=-x", "--ref=lambda a: a"]),
+        ("""--args "f('a b')" x['a b']""", ["--args", "f('a b')", "x['a b']"]),
+        (r'--args "f(\"a\")"', ["--args", 'f("a")']),
+        ("""--set d="a b" 'a', 'b'""", ["--set", 'd="a b"', "'a',", "b"]),
+        ("", []),
+    ],
+)
+def test_quotes_of_a_line_keep_words_together(line: str, split: list[str]) -> None:
+    assert split_line(line) == split
+
+
+def test_a_quote_that_is_not_closed_is_a_usage_error(shell: Any) -> None:
+    out = words(run(shell, "--args 'x --seed 1"))
+    assert "UsageError: the quote that opens at" in out
+    assert "Traceback" not in out
+
+
+def test_values_in_quotes_mean_what_they_mean_without(shell: Any, tmp_path: Path) -> None:
+    assert report(run(shell, """--target "emu" --as 'mine'"""))["target"].startswith("emu")
+    assert "mine" in shell.user_ns
+    run(shell, '--save "my report.json"')
+    assert (tmp_path / "my report.json").exists()
+    assert "wrote my kernel.html" in command(shell, 'export mine "my kernel.html"')
+    made = report(run(shell, '--steps "f, Y" --show step'))
+    assert {b["name"] for b in made["traces"][0]["buffers"]} >= {"f", "Y"}
+
+
+def test_a_setting_in_quotes_is_text_or_an_expression(shell: Any) -> None:
+    cell = CELL.replace('f = T.alloc_fragment((BLOCK,), "float32")', "f = T.alloc_fragment((BLOCK,), kind)")
+    cell = 'kind = "float32"\n' + cell
+    assert report(run(shell, '--set kind="float64"', cell))["buffers"][0]["dtype"] == "float64"
+    assert report(run(shell, '--set "BLOCK=N // 4"'))["resources"]["threads"] == 16
+    assert report(run(shell, '--set BLOCK="N // 4"'))["resources"]["threads"] == 16
+    assert "write --set NAME=64" in words(run(shell, "--set BLOCK="))
+
+
+def test_a_wrong_cell_shows_its_error_once_and_stops_the_notebook(shell: Any) -> None:
+    for cell, code in ((CELL.replace("f[i] + 1", "g[i]"), "TB101"), ('print("hi"', "TB100")):
+        with capture_output() as captured:
+            outcome = shell.run_cell(f"%%tile --target interp\n{cell}")
+        assert isinstance(outcome.error_in_exec, TileError)
+        assert outcome.error_in_exec.code == code
+        out = words(captured)
+        assert out.count(outcome.error_in_exec.what) == 1
+        assert "this cell stopped" in out
+        assert 'File "' not in out
+
+
+def test_an_interrupted_cell_shows_one_line(shell: Any) -> None:
+    with capture_output() as captured:
+        outcome = shell.run_cell("%%tile --target interp\nraise KeyboardInterrupt")
+    assert isinstance(outcome.error_in_exec, KeyboardInterrupt)
+    assert words(captured).strip() == "KeyboardInterrupt: the cell was interrupted"
+
+
+def test_a_semicolon_shows_nothing(shell: Any) -> None:
+    assert words(run(shell, "--show none --static;")).strip() == ""
+    with capture_output() as captured:
+        shell.run_cell(f"%%tile --target interp\n{CELL.rstrip()};\n")
+    assert words(captured).strip() == ""
+    assert command(shell, "add;").strip() == ""
+
+
+def test_help_is_printed(shell: Any) -> None:
+    out = words(run(shell, "--help"))
+    assert "--trace-warps" in out
+    assert "UsageError" not in out
+
+
+@pytest.mark.parametrize("option", ["--atol=-1 --ref 'lambda x: x + 1'", "--rtol nan", "--bench -1"])
+def test_negative_numbers_are_refused(shell: Any, option: str) -> None:
+    out = words(run(shell, f"--args x {option}"))
+    assert "makes no sense" in out or "not negative" in out
+
+
+def test_commands_refuse_without_half_done_work(shell: Any) -> None:
+    run(shell, "--as a"), run(shell, "--as b")
+    assert "takes one kernel" in command(shell, "show a b")
+    assert "no setting 'x'" in command(shell, "config static=1 x")
+    assert shell.tilebench_magics.changes == {}
+    assert "UsageError: %tile export: /proc/no/x.tbz" in command(shell, "export a /proc/no/x.tbz")
+    assert "UsageError: argument --save: /proc/no/x.tbz" in words(run(shell, "--save /proc/no/x.tbz"))
+    assert "forgot a;" in command(shell, "clear a a")

@@ -7,11 +7,14 @@ outputs back. Frames are a JSON header with a length before it and raw buffers a
 
 from __future__ import annotations
 
+import re
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import IO, Any, cast
 
 import numpy as np
@@ -28,6 +31,9 @@ DEADLINE_S = 60.0
 """Seconds that a worker may take, its start and compile included, before it is ended."""
 
 
+_UNKNOWN = re.compile(r"unknown name (\w+)|name '(\w+)' is not defined")
+
+
 def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
     """Numbers, strings and tuples of them in the namespace whose name occurs in the text."""
     plain: dict[str, Any] = {}
@@ -40,6 +46,11 @@ def constants(namespace: Mapping[str, Any], text: str) -> dict[str, Any]:
         ):
             plain[name] = value
     return plain
+
+
+def modules(namespace: Mapping[str, Any], text: str) -> dict[str, str]:
+    """The modules in the namespace whose name occurs in the text: variable -> module."""
+    return {n: v.__name__ for n, v in namespace.items() if isinstance(v, ModuleType) and n in text}
 
 
 def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any) -> Result:
@@ -59,7 +70,7 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
             fix="leave out --isolate or --override",
         )
     namespace: dict[str, Any] = options.get("namespace") or {}
-    before = constants(namespace, program)
+    before, imported = constants(namespace, program), modules(namespace, program)
 
     def launch(kernel: Kernel, values: Sequence[Any], rounds: int) -> tuple[Times, Times | None]:
         described, buffers = pack(values)
@@ -68,16 +79,34 @@ def run_isolated(program: str, *, deadline_s: float = DEADLINE_S, **options: Any
             "text": program, "name": options.get("name", ""),
             "settings": _plain(options.get("settings") or {}), "target": str(kernel.target),
             "constants": before, "values": described, "rounds": rounds,
-            "first_line": source.first_line if source else 1,
+            "first_line": options.get("first_line", 1), "modules": imported,
             "watch": options.get("check", True) not in (False, "none"),
         }  # fmt: skip
-        reply, outputs = _ask(header, buffers, deadline_s, source)
+        try:
+            reply, outputs = _ask(header, buffers, deadline_s, source)
+        except TileError as error:
+            raise _missing(error, namespace, {*before, *imported}) or error from None
         for value, made in zip([v for v in values if args.is_tensor(v)], outputs, strict=True):
             _fill(value, made)
         once, many = (tuple(float(ms) for ms in reply[key]) for key in ("once", "rounds"))
         return Times(once), Times(many) if many else None
 
     return run(program, launcher=launch, **options)
+
+
+def _missing(error: TileError, namespace: Mapping[str, Any], sent: set[str]) -> TileError | None:
+    """The worker's complaint of an unknown name, when the notebook has it and could not send it."""
+    match = _UNKNOWN.search(error.what) if error.code in ("TB101", "TB113") else None
+    name = "" if match is None else match[1] or match[2]
+    if name in sent or name not in namespace:
+        return None
+    return LaunchError(
+        "TB622",
+        f"{name} of this notebook is a {type(namespace[name]).__name__}, and stays here",
+        at=error.at,
+        why="the worker gets the cell's text, its tensors, modules, and plain numbers, strings and tuples",
+        fix=f"define {name} in this cell, or leave out --isolate",
+    )
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,8 +150,8 @@ def _ask(
             worker.wait(timeout=5)
             said = worker.stderr.read().decode(errors="replace").strip().splitlines()
             raise LaunchError(
-                "TB620", f"the worker ended without an answer (exit code {worker.returncode})",
-                why=said[-1] if said else "a fault in the kernel ended its process",
+                "TB620", f"the worker ended without an answer ({_ending(worker.returncode)})",
+                why=said[-1] if said else "a fault in the kernel, or the cell itself, ended its process",
                 fix="this process is unharmed; --target emu finds out-of-bounds accesses and races",
             ) from None  # fmt: skip
     finally:
@@ -133,6 +162,12 @@ def _ask(
     if "error" in reply:
         raise _error(reply["error"], source)
     return reply, outputs
+
+
+def _ending(code: int) -> str:
+    """'SIGSEGV' or 'exit code 3'."""
+    known = {int(s): s.name for s in signal.Signals}
+    return known.get(-code, f"exit code {code}")
 
 
 def describe(error: TileError) -> dict[str, Any]:

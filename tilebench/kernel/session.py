@@ -105,6 +105,7 @@ def run(
     What an option could not do here is said in the report's findings. Raises TileError.
     """
     level, detail = checks.level_of(check), _detail(trace_warps)
+    _check_numbers(atol=atol, rtol=rtol, bench=bench)
     settings = dict(settings or {})
     if isinstance(program, str):
         scope: dict[str, Any] = {} if namespace is None else namespace
@@ -257,6 +258,15 @@ def _detail(trace_warps: bool | str) -> str:
             fix="use 'parts' (True) or 'statements'",
         )
     return trace_warps
+
+
+def _check_numbers(**numbers: float | None) -> None:
+    """Raises LaunchError TB617 for a tolerance or a number of rounds that is negative or not a number."""
+    for name, value in numbers.items():
+        if value is not None and not value >= 0:
+            raise LaunchError(
+                "TB617", f"{name}={value} makes no sense", why="it is 0 or more", fix=f"leave {name} out"
+            )
 
 
 def _override(kernel: Kernel, where: str | Path) -> Finding:

@@ -12,8 +12,9 @@ from IPython.core.error import UsageError
 
 from tilebench import config
 from tilebench.errors import TileError, nearest
+from tilebench.kernel.export import ENDINGS, write_report
 from tilebench.kernel.session import Result
-from tilebench.report import VIEWS
+from tilebench.report import VIEWS, Report
 
 
 class Holder(Protocol):
@@ -60,7 +61,11 @@ def _show(words: list[str], held: Holder) -> Any:
     views = [w for w in words if w in VIEWS]
     names = [w for w in words if w not in VIEWS]
     if len(names) > 1:
-        wrong = next((n for n in names if n not in held.results), names[1])
+        if all(n in held.results for n in names):
+            raise UsageError(
+                f"%tile show takes one kernel, got {' and '.join(names)}: %tile diff compares two"
+            )
+        wrong = next(n for n in names if n not in held.results)
         raise UsageError(
             f"%tile show: {wrong!r} is neither a kernel nor a view{nearest(wrong, (*held.results, *VIEWS))}; "
             f"views are {', '.join(VIEWS)}"
@@ -100,8 +105,6 @@ def _doctor(words: list[str], held: Holder) -> None:
 
 
 def _export(words: list[str], held: Holder) -> None:
-    from tilebench.kernel.export import ENDINGS, write_report
-
     if len(words) != 2:
         raise UsageError(f"%tile export takes a kernel and a file that ends in {', '.join(ENDINGS)} or .cu")
     path, result = Path(words[1]), _find(words[0], held.results)
@@ -109,19 +112,29 @@ def _export(words: list[str], held: Holder) -> None:
         text = next((c.text for c in result.report.code if c.level == "cuda"), None)
         if text is None:
             raise UsageError(f"%tile export: {words[0]} has no CUDA text")
-        path.write_text(text)
-    else:
         try:
-            write_report(result.report, path)
-        except ValueError as error:
-            raise UsageError(f"%tile export: {error}") from None
+            path.write_text(text)
+        except OSError as error:
+            raise UsageError(f"%tile export: {path}: {error.strerror}") from None
+    else:
+        save(result.report, path, "%tile export")
     print(f"wrote {path}")
+
+
+def save(report: Report, path: Path, who: str) -> None:
+    """Write a report. Raises UsageError, in the name of what was asked for, when that cannot be."""
+    try:
+        write_report(report, path)
+    except ValueError as error:
+        raise UsageError(f"{who}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{who}: {path}: {error.strerror or error}") from None
 
 
 def _clear(words: list[str], held: Holder) -> None:
     for name in words:
         _find(name, held.results)
-    gone = words or list(held.results)
+    gone = list(dict.fromkeys(words)) or list(held.results)
     for name in gone:
         held.results.pop(name)
         held.names.pop(name, None)
@@ -131,6 +144,7 @@ def _clear(words: list[str], held: Holder) -> None:
 def _config(words: list[str], held: Holder) -> None:
     """Show the configuration, or change it for the magics of this notebook: `%tile config static=1`."""
     known = {f.name: f.type for f in fields(config.Config)}
+    changes = dict(held.changes)
     for word in words:
         key, equals, text = word.partition("=")
         if key not in known:
@@ -138,9 +152,11 @@ def _config(words: list[str], held: Holder) -> None:
         if not equals:
             raise UsageError(f"%tile config: expected {key}=VALUE ({key}= for the default)")
         if not text:
-            held.changes.pop(key, None)
+            changes.pop(key, None)
             continue
-        held.changes[key] = _value(key, text)
+        changes[key] = _value(key, text)
+    held.changes.clear()
+    held.changes.update(changes)
     with config.using(**held.changes):
         current = config.current()
     for name in known:

@@ -5,7 +5,10 @@ Errors show as text, never as a stack.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import keyword
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,13 +22,8 @@ from IPython.core.magic import (
     magics_class,
     needs_local_scope,
     no_var_expand,
-    output_can_be_silenced,
 )
-from IPython.core.magic_arguments import (
-    argument,
-    magic_arguments,
-    parse_argstring,  # pyright: ignore[reportUnknownVariableType] # untyped
-)
+from IPython.core.magic_arguments import argument, magic_arguments
 
 from tilebench import config
 from tilebench.errors import InternalError, LaunchError, SyntaxTileError, TileError, nearest
@@ -34,12 +32,21 @@ from tilebench.kernel.export import ENDINGS
 from tilebench.kernel.history import continued
 from tilebench.kernel.progress import shown_by
 from tilebench.kernel.session import Result, run
+from tilebench.notebook.commands import save
 from tilebench.notebook.completion import COMMANDS, SHOWN
 from tilebench.notebook.progress import bar
-from tilebench.notebook.words import suggest, triple
+from tilebench.notebook.words import is_quiet, split_line, suggest, triple
 from tilebench.report import VIEWS
 
 OVERRIDES = ("cuda",)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or a notebook's stop button, while a cell ran; shown as one line."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a stack."""
+        return [f"KeyboardInterrupt: {self}"]
 
 
 @magics_class
@@ -55,7 +62,6 @@ class TileMagics(Magics):
         self.names: dict[str, str] = {}
         self.changes: dict[str, Any] = {}
 
-    @output_can_be_silenced
     @no_var_expand
     @needs_local_scope
     @magic_arguments()
@@ -141,23 +147,36 @@ class TileMagics(Magics):
 
         As a line: %tile list | show NAME [VIEW...] | diff A B | device | doctor | export NAME FILE |
         clear [NAME...] | config [KEY=VALUE...]. `k = %tile NAME` gives the Kernel. Each option is also an
-        argument of tilebench.run, tilebench.sweep or tilebench.show.
+        argument of tilebench.run, tilebench.sweep or tilebench.show. A `;` at the end shows nothing.
         """
-        if cell is None and line.split()[:1] == ["config"]:
-            return self.command(line.split())
+        quiet = is_quiet(line) or (cell is not None and is_quiet(cell))
+        words = split_line(line.rstrip(" ;"))
+        if cell is None and words[:1] == ["config"]:
+            return self.command(words)
         with config.using(**self.changes), shown_by(bar()):
             if cell is None:
-                return self.command(line.split())
-            wants_stack = "--traceback" in line
+                made = self.command(words)
+                return None if quiet else made
             try:
-                options = cast("Any", parse_argstring(self.tile, line))
+                parser = cast("Any", self.tile).parser
+                if {"-h", "--help"} & set(words):
+                    print(parser.format_help())
+                    return None
+                options = parser.parse_args(words)
+                options.quiet |= quiet
                 self.cell(options, cell, local_ns)
             except TileError as error:
                 self.complain(error)
-                if wants_stack or config.current().traceback:
+                if "--traceback" in words or config.current().traceback:
                     traceback.print_exception(error)
+                error.is_shown = True
+                raise
             except UsageError as error:
                 raise UsageError(suggest(str(error), line, self.results)) from None
+            except KeyboardInterrupt:
+                if "--traceback" in words or config.current().traceback:
+                    raise
+                raise Interrupted("the cell was interrupted") from None
         return None
 
     def cell(self, options: Any, text: str, local_ns: dict[str, Any] | None) -> Any:
@@ -209,9 +228,7 @@ class TileMagics(Magics):
         self.names[key] = options.variable or options.name or result.kernel.name
         namespace[self.names[key]] = result.kernel
         if options.save:
-            from tilebench.kernel.export import write_report
-
-            write_report(result.report, Path(options.save))
+            save(result.report, Path(options.save), "argument --save")
         if not (options.quiet and result.report.ok):
             show_result(
                 result, options.show, static=options.static, other=other and other.report, table=table,
@@ -300,15 +317,14 @@ class TileMagics(Magics):
         if text is None:
             return None
         text = text.strip()
-        if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-            text = text[1:-1]
         try:
             return eval(compile(text, f"<%%tile {option}>", "eval"), scope)
         except SyntaxError as error:
+            example = "NAME=64" if option in ("--set", "--sweep") else "'A, B'"
             raise SyntaxTileError(
                 "TB111",
                 f"{option} {text!r} is not a Python expression ({error.msg})",
-                fix=f"write {option} 'A, B' with names of this notebook",
+                fix=f"write {option} {example}; names of this notebook may stand in it",
             ) from None
         except Exception as error:
             known = nearest(getattr(error, "name", "") or "", scope) if isinstance(error, NameError) else ""
@@ -322,14 +338,14 @@ class TileMagics(Magics):
         key, equals, value = item.partition("=")
         if not equals or not key.isidentifier():
             raise UsageError(f"argument --set: expected NAME=VALUE, got {item!r}")
-        return key, self._evaluate("--set", value, scope)
+        return key, self._evaluate("--set", _unquoted(value, scope), scope)
 
     def _values(self, item: str, scope: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
         """('BLOCK_M', (64, 128)) of 'BLOCK_M=64,128'."""
         key, equals, value = item.partition("=")
         if not equals or not key.isidentifier() or not value.strip():
             raise UsageError(f"argument --sweep: expected NAME=VALUE,VALUE, got {item!r}")
-        made = self._evaluate("--sweep", value, scope)
+        made = self._evaluate("--sweep", _unquoted(value, scope), scope)
         return key, tuple(cast("Sequence[Any]", made)) if isinstance(made, tuple | list | range) else (made,)
 
     def complain(self, error: TileError) -> None:
@@ -342,6 +358,21 @@ class TileMagics(Magics):
         self._namespace()["_tile_error"] = error
         if isinstance(error, InternalError):
             print("the Python stack: %%tile --traceback ...", file=sys.stderr)
+
+
+def _unquoted(value: str, scope: dict[str, Any]) -> str:
+    """The expression in a value's quotes; a word that is no name here is meant as text: dtype="float16"."""
+    match = re.fullmatch(r"""\s*(['"])(.*)\1\s*""", value, re.DOTALL)
+    if match is None or match[1] in match[2]:
+        return value
+    inner = match[2]
+    if inner.isidentifier():
+        return inner if inner in scope or hasattr(builtins, inner) else value
+    try:
+        ast.parse(inner.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return value
+    return inner
 
 
 assert set(SHOWN) - {"none"} <= set(VIEWS), "every --show name is a view"

@@ -10,8 +10,62 @@ from IPython.core.error import UsageError
 from tilebench.errors import nearest
 from tilebench.notebook.completion import OPTIONS
 
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)")
+_QUOTED = re.compile(r"""(--?[A-Za-z][\w-]*=)?(['"])(.*)\2""", re.DOTALL)
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a magic's line; quotes keep spaces together, and are taken off a word that they surround.
+
+    What stands in quotes behind an option is its value, also when it begins with a dash. Raises UsageError
+    for a quote that is not closed.
+    """
+    words: list[str] = []
+    for word in _words(line):
+        match = _QUOTED.fullmatch(word)
+        if match is None or _closes_early(match[3], match[2]):
+            words.append(word)
+            continue
+        text = match[3].replace("\\" + match[2], match[2])
+        if match[1] or not (text.startswith("-") and words and _OPTION.fullmatch(words[-1])):
+            words.append((match[1] or "") + text)
+        else:
+            words[-1] += f"={text}"
+    return words
+
+
+def _words(line: str) -> list[str]:
+    """Runs of characters without a space outside quotes."""
+    words, start, quote, k = [""], 0, "", 0
+    while k < len(line):
+        letter = line[k]
+        if quote and letter == "\\":
+            words[-1] += letter
+            k += 1
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote, start = letter, k
+        if letter.isspace() and not quote:
+            words.append("")
+        else:
+            words[-1] += line[k : k + 1]
+        k += 1
+    if quote:
+        raise UsageError(f"the quote that opens at {line[start : start + 20]!r} is not closed")
+    return [w for w in words if w]
+
+
+def _closes_early(inner: str, quote: str) -> bool:
+    """Whether the text between two quotes is not one string: 'a', 'b'."""
+    return quote in re.sub(r"\\.", "", inner)
+
+
+def is_quiet(text: str) -> bool:
+    """Whether it ends in the `;` that silences a notebook's output."""
+    return text.rstrip().endswith(";")
 
 
 def suggest(message: str, line: str, kernels: Iterable[str] = ()) -> str:
