@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -129,3 +130,20 @@ def test_a_notebook_shows_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) ->
     assert "&lt;tuning&gt;" in Handle.shown[0]
     assert "1 of 2" in Handle.shown[0]
     assert Handle.shown[-1] == ""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_takes_a_line_s_place_covers_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without "erase the line", which a notebook's output does not know."""
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", stream)
+    with Progress("emulating", 2) as p:
+        p.say("a long note")
+        p.advance()
+        p.advance()
+    assert "\x1b" not in stream.getvalue()
+    screen = ""
+    for text in stream.getvalue().rstrip("\n").split("\r"):
+        screen = text + screen[len(text) :]
+    assert screen.rstrip() == "emulating: 0.0 s"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 PATIENCE_S = 1.0
@@ -24,7 +24,7 @@ WIDTH = 24
 class State:
     """Where a task is: done of total steps (0: nobody knows how many), seconds so far.
 
-    over: it has ended, take the display away.
+    over: it has ended, take the display away; wide: characters of the line that this one takes the place of.
     """
 
     label: str
@@ -33,6 +33,7 @@ class State:
     seconds: float
     note: str = ""
     over: bool = False
+    wide: int = 0
 
     @property
     def text(self) -> str:
@@ -72,7 +73,7 @@ class Progress:
     def __init__(self, label: str, total: int) -> None:
         self.label, self.total, self.done, self.note = label, total, 0, ""
         self._start = self._last = 0.0
-        self._shown = False
+        self._shown, self._wide = False, 0
 
     def __enter__(self) -> Progress:
         self._start = self._last = time.monotonic()
@@ -104,6 +105,8 @@ class Progress:
             self._show(State(self.label, self.done, self.total, seconds, self.note, over=True))
 
     def _show(self, state: State) -> None:
+        state = replace(state, wide=self._wide)
+        self._wide = max(self._wide, len(state.text))
         (_sink.get() or on_terminal)(state)
 
 
@@ -111,7 +114,8 @@ def on_terminal(state: State) -> None:
     """Rewrites one line on a terminal; elsewhere one line for the start and one for the end."""
     stream = sys.stderr
     if stream.isatty() or type(stream).__module__.startswith("ipykernel"):  # both understand "\r"
-        stream.write("\r\x1b[K" + (f"{state.label}: {state.seconds:.1f} s\n" if state.over else state.text))
+        text = f"{state.label}: {state.seconds:.1f} s" if state.over else state.text
+        stream.write(f"\r{text:<{state.wide}}" + "\n" * state.over)  # a notebook knows no "erase the line"
     elif state.over:
         stream.write(f"{state.label}: {state.count} in {state.seconds:.1f} s\n")
     stream.flush()

@@ -60,9 +60,26 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
             fix="call a function",
         )
     what = getattr(function, "__name__", type(function).__name__)
+    why, fix = _foreign(function, [*positional, *named.values()], node)
     return evaluate.walker.finish_call(
-        evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()"), node, frame
+        evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()", why, fix),
+        node,
+        frame,
     )
+
+
+def _foreign(function: Any, values: list[Any], node: ast.Call) -> tuple[str, str]:
+    """(why, fix) for another library's function of what only the running kernel knows: np.exp(x[i, j])."""
+    ours = (getattr(function, "__module__", None) or "").startswith("tilebench.")
+    if ours or not any(isinstance(v, Expr | Buffer | Region) for v in values):
+        return "", ""
+    from tilebench import language
+
+    called, name = ast.unparse(node.func), getattr(function, "__name__", "")
+    name = {"maximum": "max", "minimum": "min"}.get(name, name)
+    why = f"{called} is Python's and runs once, while the kernel is compiled: the value is not known yet"
+    fix = f"T.{name}(...)" if name in dir(language) else "the language's own functions: dir(T) lists them"
+    return why, fix
 
 
 def _refuse_print(values: list[Any], node: ast.Call, frame: Frame) -> None:

@@ -130,8 +130,10 @@ class Expressions(Containers):
 
     # -------------------------------------------------------------- operators
 
-    def native(self, node: ast.AST, frame: Frame, run: Callable[[], Any], what: str) -> Any:
-        """What Python computes, its errors located (TB211)."""
+    def native(
+        self, node: ast.AST, frame: Frame, run: Callable[[], Any], what: str, why: str = "", fix: str = ""
+    ) -> Any:
+        """What Python computes, its errors located (TB211); why, fix: better than the usual ones."""
         try:
             return run()
         except TileError as error:
@@ -143,8 +145,8 @@ class Expressions(Containers):
                 "TB211",
                 f"{what} failed: {type(error).__name__}: {error}",
                 at=frame.loc(node),
-                why="it is evaluated by Python while the kernel is compiled",
-                fix="correct the values that it works on",
+                why=why or "it is evaluated by Python while the kernel is compiled",
+                fix=fix or "correct the values that it works on",
             ) from error
 
     def _BinOp(self, node: ast.BinOp, frame: Frame) -> Any:

@@ -105,10 +105,10 @@ def _whole_number(buffer: Buffer, d: int, item: Any, at: Loc) -> Expr:
     if not isinstance(item, Expr | int) and not hasattr(item, "__index__"):
         raise TypeTileError(
             "TB217",
-            f"{buffer.name}: index {d} is a {type(item).__name__}",
+            f"{buffer.name}: index {d} is {item!r:.40}, a {type(item).__name__}",
             at=at,
             why="an index is one whole number",
-            fix="index with integers",
+            fix="use // for division, or int(...)" if isinstance(item, float) else "index with integers",
         )
     e = item if isinstance(item, Expr) else as_expr(int(item))
     if e.dtype.is_float:
