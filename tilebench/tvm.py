@@ -25,19 +25,25 @@ from tilebench.language.dtypes import dtype as DataType
 __all__ = ["DataType", "error", "target", "tirx"]
 
 
-class Target:
-    """A target by its name, or by TVM's dict {"kind": "cuda", "arch": "sm_90"}."""
+class Target(str):
+    """A target by its name, or by TVM's dict {"kind": "cuda", "arch": "sm_90"}: its name, which any `target=`
+    takes, and a context in which it is the target.
+    """
 
-    def __init__(self, target: Any, host: Any = None) -> None:
+    _entered: list[AbstractContextManager[Any]]
+
+    def __new__(cls, target: Any, host: Any = None) -> Target:
+        """The target's name. host is accepted for TVM's sake."""
         del host
         if isinstance(target, dict):
             kind, arch = str(target.get("kind", "cuda")), target.get("arch")  # pyright: ignore
             target = f"{kind}:{arch}" if arch else kind
-        self.name = str(target)
-        self._entered: list[AbstractContextManager[Any]] = []
+        made = super().__new__(cls, str(target))
+        made._entered = []
+        return made
 
     def __enter__(self) -> Target:
-        context = config.using(target=self.name)
+        context = config.using(target=str(self))
         context.__enter__()
         self._entered.append(context)
         return self
@@ -47,11 +53,8 @@ class Target:
     ) -> None:
         self._entered.pop().__exit__(kind, value, trace)
 
-    def __str__(self) -> str:
-        return self.name
-
     def __repr__(self) -> str:
-        return f"Target({self.name!r})"
+        return f"Target({str(self)!r})"
 
 
 def decl_buffer(shape: Any, dtype: Any = "float32", name: str = "buffer") -> Buffer:

@@ -18,9 +18,17 @@ pytestmark = pytest.mark.gpu
 Array = np.ndarray[Any, Any]
 
 
-def check(program: Any, inputs: Sequence[Array], *want: Array, start: Sequence[Array] = ()) -> None:
+def check(
+    program: Any,
+    inputs: Sequence[Array],
+    *want: Array,
+    start: Sequence[Array] = (),
+    targets: Sequence[str] = (),
+) -> None:
     """tests.traps.running.check on this machine's GPU."""
     import torch
+
+    del targets
 
     before = [v.copy() for v in start] or [poisoned(v) for v in want]
     held = [torch.from_numpy(v.copy()).cuda() for v in (*inputs, *before)]
@@ -48,6 +56,10 @@ def check(program: Any, inputs: Sequence[Array], *want: Array, start: Sequence[A
           for d in ("float32", "float16", "int32")
           for o, n in (("acquire", 2), ("acq_rel", 4), ("seq_cst", 5))),
         (cases.test_loads_and_stores_are_ordered, ()),
+        *((cases.test_bulk_reductions_that_the_program_asks_for, (d, s, t))
+          for d in cases.BULK for s, t in (((16, 16), 128), ((16, 24), 32), ((64, 128), 256))),
+        (cases.test_a_bulk_reduction_is_clipped_to_the_tensor, ()),
+        (cases.test_a_tensor_that_is_read_again_has_its_sums, ()),
     ],
 )  # fmt: skip
 def test_the_programs_of_the_traps(

@@ -218,13 +218,14 @@ template <class T> static T atomicCAS(T* p, T seen, T fresh) {
   return seen;
 }
 static inline f16 add_f16(f16* p, f16 v) { return atomic_with(p, [=](f16 x) { return to_f16(to_f32(x) + to_f32(v)); }); }
-static inline void fence_before(int order) { if (order >= 3) __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-static inline void fence_after(int order) { if (order != 0 && order != 3) __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+struct Fences {
+  Fences(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+  ~Fences() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+};
 #define VECTOR_OF_F16(N)                                                                                      \
   static inline void AtomicAddx##N##Ret(f16* old, f16* p, const f16* v, int order = 0) {                      \
-    fence_before(order);                                                                                      \
+    Fences fences{order};                                                                                     \
     for (int i = 0; i < N; ++i) old[i] = add_f16(p + i, v[i]);                                                \
-    fence_after(order);                                                                                       \
   }                                                                                                           \
   static inline void AtomicAddx##N(f16* p, const f16* v, int order = 0) {                                     \
     f16 old[N];                                                                                               \

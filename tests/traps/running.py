@@ -37,15 +37,16 @@ def check(
     *want: Array,
     start: Sequence[Array] = (),
     numbers: Sequence[int] = (),
+    targets: Sequence[str] = TARGETS,
 ) -> None:
     """The program takes inputs, then its outputs, then numbers; each output must be `want`, bit for bit.
 
     start: what the outputs hold before (poison). The emulator must find nothing wrong.
     """
-    for target in TARGETS:
+    for target in targets:
         before = [v.copy() for v in start] or [poisoned(v) for v in want]
         values = [*(v.copy() for v in inputs), *before, *numbers]
-        if target in EMULATED:
+        if target.startswith("emu"):
             result = emulate(tilebench.compile(program, target="interp"), *values, target=target)
             assert not result.findings, f"{target}: {result}"
         else:

@@ -21,11 +21,13 @@ from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
 from tilebench.ops.copy.bulk import STORE
 from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
+from tilebench.ops.copy.bulk_reduce import refusal
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes import persistent
 from tilebench.passes.occupied import wanted_blocks, with_blocks
 from tilebench.passes.reductions import with_reductions_alone
+from tilebench.passes.regions import root_of, touches
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
@@ -102,7 +104,7 @@ def _division(typed: Typed, offered: Mapping[Op, tuple[Offer, ...]]) -> Speciali
 
 def _with_producer(op: Op, offers: tuple[Offer, ...], division: Specialisation) -> tuple[Offer, ...]:
     """Bulk copies are for the producer alone; where there is one, nobody else copies asynchronously."""
-    if isinstance(op, AtomicTile) and not division.copies:
+    if isinstance(op, AtomicTile) and not division.copies and not op.bulk:
         return _without(offers, REDUCE, "only kernels with a producer add with bulk reductions")
     if not isinstance(op, Copy):
         return offers
@@ -151,12 +153,37 @@ def _offers(op: Op, typed: Typed, bound: Mapping[Var, Expr], loop: Pipelined | N
     offers = written_out.offers(typed.target, typed.kernel.thread_count)
     if isinstance(op, Gemm):
         return _without_wgmma(op, typed.kernel, offers)
-    if isinstance(op, AtomicTile) and not typed.kernel.configs.get(BULK_REDUCE):
-        return _without(offers, REDUCE, f"{BULK_REDUCE} is not set")
+    if isinstance(op, AtomicTile):
+        return _reductions(op, typed, offers)
     if not isinstance(op, Copy) or loop is not None or op.asynchronous or op.prefer == "cp_async":
         return offers
     alone = "nothing to overlap with: the copy is in no loop with num_stages of 2 or more"
     return _without(offers, ASYNCHRONOUS, alone)
+
+
+def _reductions(op: AtomicTile, typed: Typed, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
+    """The offers of an atomic tile: bulk reductions where they are wanted, and nobody waits for the sums.
+
+    Raises TargetError TB520 when one was asked for that the target has for no tile.
+    """
+    against = refusal(op, typed.target)
+    if against:
+        raise TargetError(
+            "TB520",
+            against,
+            at=op.loc,
+            why="use_tma asks for a bulk reduction (cp.reduce.async.bulk.tensor) by name",
+            fix="leave use_tma out: the elements are then added as the target can, several at a time",
+        )
+    if not op.bulk and not typed.kernel.configs.get(BULK_REDUCE):
+        return _without(offers, REDUCE, f"{BULK_REDUCE} is not set")
+    tensor = root_of(op.destination.buffer)
+    others = (t for t in touches(typed.kernel.body) if root_of(t.buffer) is tensor)
+    if any(not isinstance(t.stmt, AtomicTile) for t in others):
+        return _without(
+            offers, REDUCE, f"other statements touch {tensor.name}, which has no sums yet by then"
+        )
+    return offers
 
 
 def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:

@@ -10,6 +10,7 @@ from tilebench.backends.cuda.literals import TERNARY
 from tilebench.backends.cuda.prelude import NARROW_FLOATS
 from tilebench.backends.cuda.prelude_hopper import (
     HOPPER_PIECES,
+    bulk_add_piece,
     bulk_load_piece,
     bulk_store_piece,
     stmatrix_piece,
@@ -119,14 +120,16 @@ def _bulk_load(s: BulkLoad, values: Values, maps: Mapping[TensorMap, str]) -> st
 
 
 def _bulk_store(s: BulkStore, values: Values, maps: Mapping[TensorMap, str]) -> str:
-    piece = bulk_store_piece(_rank(s, s.destination, s.coordinates), s.combine)
+    rank = _rank(s, s.destination, s.coordinates)
+    piece = bulk_add_piece(rank) if s.combine else bulk_store_piece(rank)
     values.use(piece)
+    name = "tma_store_add" if s.combine else piece.name
     arguments = [
         f"&{maps[s.destination]}",
         values.address(s.source, s.source_index),
         *(values.text(c, TERNARY) for c in s.coordinates),
     ]
-    return f"{piece.name}({', '.join(arguments)});"
+    return f"{name}({', '.join(arguments)});"
 
 
 def _rank(s: Stmt, tensor: TensorMap, coordinates: tuple[Expr, ...]) -> int:

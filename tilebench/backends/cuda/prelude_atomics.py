@@ -58,13 +58,17 @@ _FENCES = Piece(
         (
             OLDEST,
             """
-DEVICE void fence_before(int order) {
-  if (order == 5) asm volatile("fence.sc.gpu;" ::: "memory");
-  else if (order >= 3) asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}
-DEVICE void fence_after(int order) {
-  if (order == 1 || order == 2 || order >= 4) asm volatile("fence.acq_rel.gpu;" ::: "memory");
-}""",
+// Around an access: what came before it is seen before it, what comes after it sees what it saw.
+struct Fences {
+  int order;
+  DEVICE Fences(int order) : order(order) {
+    if (order == 5) asm volatile("fence.sc.gpu;" ::: "memory");
+    else if (order >= 3) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
+  DEVICE ~Fences() {
+    if (order == 1 || order == 2 || order >= 4) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
+};""",
         ),
     ),
 )
@@ -103,17 +107,15 @@ def _native_half(c: str) -> Piece:
 def atomic_piece(op: str, dtype: DType, returns: bool = True, ordered: bool = False) -> Piece:
     """The piece with the function of one element; see `atomic_name`."""
     name, c = atomic_name(op, returns), c_name(dtype)
-    signature, before, after = f"{c}* p, {c} v", "", ""
+    signature, around = f"{c}* p, {c} v", ""
     if ordered:
-        signature, before, after = f"{signature}, int order", "fence_before(order); ", " fence_after(order);"
+        signature, around = f"{signature}, int order", "Fences fences{order}; "
     bodies: list[tuple[int, str]] = []
     needs: list[str | Piece] = [*_storage(dtype), *((_FENCES,) if ordered else ())]
     oldest: list[str | Piece] = []
     for least, (setup, call, uses) in _updates(op, dtype):
-        take = f"{c} old = {call};" if returns else f"{call};"
-        give = " return old;" if returns else ""
         head = f"DEVICE {c if returns else 'void'} {name}({signature})"
-        bodies.append((least, f"{head} {{\n{setup}  {before}{take}{after}{give}\n}}"))
+        bodies.append((least, f"{head} {{\n{setup}  {around}{'return ' if returns else ''}{call};\n}}"))
         (oldest if not oldest and least == OLDEST else needs).extend(uses)
     of = f"{name}_{c}".replace(" ", "_") + ("_ordered" if ordered else "")
     return Piece(of, tuple(bodies), tuple(needs), oldest_needs=tuple(oldest))
@@ -197,7 +199,7 @@ def vector_piece(dtype: DType, lanes: int, returns: bool = False, ordered: bool 
     signature = (
         (f"{c}* old, " if returns else "") + f"{c}* p, const {c}* v" + (", int order" if ordered else "")
     )
-    before, after = ("  fence_before(order);\n", "  fence_after(order);\n") if ordered else ("", "")
+    around = "  Fences fences{order};\n" if ordered else ""
     oldest: tuple[str | Piece, ...] = ()
     if dtype == "float32":
         words = lanes
@@ -215,7 +217,7 @@ def vector_piece(dtype: DType, lanes: int, returns: bool = False, ordered: bool 
             older = f"  for (int i = 0; i < {words}; ++i) {each}\n"
         newer = _access(kind, "r", "unsigned", range(words), returns)
     bodies = tuple(
-        (least, f"DEVICE void {name}({signature}) {{\n{before}{body}{after}}}")
+        (least, f"DEVICE void {name}({signature}) {{\n{around}{body}}}")
         for least, body in ((OLDEST, older), (SM90, newer))
     )
     needs: list[str | Piece] = [*_storage(dtype), *((_FENCES,) if ordered else ())]

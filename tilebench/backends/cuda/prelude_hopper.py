@@ -96,17 +96,27 @@ def bulk_load_piece(rank: int) -> Piece:
 
 
 @cache
-def bulk_store_piece(rank: int, combine: str = "") -> Piece:
-    """`bulk_store_<rank>d(&map, source, c0, ...)`, `bulk_add_<rank>d` where it adds."""
-    name = f"bulk_{combine or 'store'}_{rank}d"
-    verb, way = ("cp.reduce", f"{combine}.") if combine else ("cp", "")
+def bulk_store_piece(rank: int) -> Piece:
+    """`bulk_store_<rank>d(&map, source, c0, ...)`."""
+    name = f"bulk_store_{rank}d"
+    return Piece(name, ((SM90, _outward(name, "cp", "", rank, "map")),), ("shared_address",))
+
+
+@cache
+def bulk_add_piece(rank: int) -> Piece:
+    """`tma_store_add(&descriptor, source, c0, ...)`: a bulk reduction; the number of coordinates tells ranks
+    apart."""
+    text = _outward("tma_store_add", "cp.reduce", "add.", rank, "descriptor")
+    return Piece(f"tma_store_add_{rank}d", ((SM90, text),), ("shared_address",))
+
+
+def _outward(name: str, verb: str, way: str, rank: int, map_: str) -> str:
     parameters, slots, inputs = _coordinates(rank, 2)
-    text = (
-        f"DEVICE void {name}(const void* map, const void* s, {parameters}) {{\n"
+    return (
+        f"DEVICE void {name}(const void* {map_}, const void* s, {parameters}) {{\n"
         f'  asm volatile("{verb}.async.bulk.tensor.{rank}d.global.shared::cta.{way}tile.bulk_group "\n'
-        f'    "[%0, {slots}], [%1];" :: "l"(map), "r"(shared_address(s)), {inputs} : "memory");\n}}'
+        f'    "[%0, {slots}], [%1];" :: "l"({map_}), "r"(shared_address(s)), {inputs} : "memory");\n}}'
     )
-    return Piece(name, ((SM90, text),), ("shared_address",))
 
 
 def _coordinates(rank: int, first_slot: int) -> tuple[str, str, str]:

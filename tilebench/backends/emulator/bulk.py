@@ -20,6 +20,7 @@ from tilebench.backends.emulator.barriers import StopBlock
 from tilebench.backends.emulator.findings import line
 from tilebench.backends.emulator.lanes import NO_WARPS, groups
 from tilebench.errors import LaunchError
+from tilebench.ir.dtype import decode, encode
 from tilebench.ir.simplify import bounds
 
 if TYPE_CHECKING:
@@ -167,7 +168,13 @@ class BulkSite:
                 if block.machine.checks:
                     self._observe_store(block, thread, start, number, view, place, atomic)
                 if where is not None:
-                    view.array[where] = view.array[where] + data[inside] if atomic else data[inside]
+                    if atomic:
+                        kind = self.tensor.memory.dtype
+                        view.array[where] = encode(
+                            decode(view.array[where], kind) + decode(data[inside], kind), kind
+                        )
+                    else:
+                        view.array[where] = data[inside]
                     if block.machine.recorder is not None:
                         block.machine.recorder.stored(block, self.outside.place, view.array[where])
 

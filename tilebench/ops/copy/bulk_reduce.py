@@ -20,21 +20,38 @@ if TYPE_CHECKING:
     from tilebench.ops.atomic import AtomicTile
 
 NAME = "bulk.reduce"
-DTYPES = ("float32", "int32", "uint32")
-"""Element types that are added here. Source: PTX ISA, cp.reduce.async.bulk.tensor, .add."""
+DTYPES = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
+"""Element types that are added. Source: PTX ISA, cp.reduce.async.bulk.tensor, .add."""
 
 
 def offers(op: AtomicTile, target: Target) -> tuple[Offer, ...]:
     """The bulk reduction of a shared tile into a tensor, or what stands against it; nothing without bulk
     copies.
     """
-    if not target.supports("tma") or not target.supports("wgmma") or not isinstance(op.value, Region):
+    if not target.supports("tma") or not isinstance(op.value, Region):
+        return ()
+    if not op.bulk and not target.supports("wgmma"):
         return ()
     if op.value.buffer.scope != "shared" or op.destination.buffer.scope != "global":
         return ()
     reason = _against(op, op.value)
     good = "bulk tensor reduction: one thread starts it, and the L2 cache adds"
     return (Offer(Instruction(NAME), not reason, reason or good),)
+
+
+def refusal(op: AtomicTile, target: Target) -> str:
+    """Why no such tile can be added by a bulk reduction on the target, when one was asked for; '' when some
+    can. Targets that are no GPU add as they do."""
+    if not op.bulk or target.facts is None:
+        return ""
+    if not target.supports("tma"):
+        return f"TMA atomic add requires a CUDA target with TMA support (SM90+), not {target.arch}"
+    if op.destination.dtype.name not in DTYPES:
+        return (
+            f"TMA atomic add does not support dtype {op.destination.dtype} "
+            f"(supported scalar dtypes: {', '.join(DTYPES)})"
+        )
+    return ""
 
 
 def _against(op: AtomicTile, value: Region) -> str:
@@ -75,4 +92,4 @@ def lower(op: AtomicTile, b: ThreadBuilder) -> None:
         b.emit(BulkCommit())
 
 
-__all__ = ["NAME", "lower", "offers", "panels_of_columns"]
+__all__ = ["DTYPES", "NAME", "lower", "offers", "panels_of_columns", "refusal"]

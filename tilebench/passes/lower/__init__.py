@@ -36,6 +36,7 @@ def lower(stage: Synchronised) -> Lowered:
         timers.start(b, blocks)
         timers.begin(b)
         lower_stmt(b, stage.body)
+        b.finish_stores()
         timers.end(b)
         roles = (Role("all", 0, b.threads, b.finish()),)
     kernel = stage.kernel
