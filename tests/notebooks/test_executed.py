@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from tilebench.teach.course import hand_out
-from tilebench.teach.keep import LIMIT, REPORT_MIME, WIDGET_MIME, execute, read
+from tilebench.teach.keep import LIMIT, REPORT_MIME, WIDGET_MIME, execute, read, slim
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.md"))
@@ -80,3 +80,11 @@ def test_a_learner_gets_copies_without_outputs_and_keeps_what_is_there(tmp_path:
     assert outputs(nbformat.read(first, as_version=4)) == []
     first.write_text("mine")
     assert hand_out(ROOT / "tutorials", tmp_path)[0].read_text() == "mine"
+
+
+def test_a_cell_that_is_meant_to_fail_is_kept_with_its_card_alone() -> None:
+    card = nbformat.v4.new_output("display_data", {"text/html": '<pre class="tilebench-error">why</pre>'})
+    stop = nbformat.v4.new_output("error", ename="TypeTileError", evalue="why", traceback=["stopped"])
+    told, bare = (nbformat.v4.new_code_cell(outputs=o) for o in ([card, stop], [stop]))
+    kept = slim(nbformat.v4.new_notebook(cells=[told, bare]))
+    assert [[o.output_type for o in c.outputs] for c in kept.cells] == [["display_data"], ["error"]]

@@ -59,8 +59,9 @@ def execute(book: Any, folder: Path, timeout: int = 300) -> Any:
 
 
 def slim(book: Any) -> Any:
-    """Drop what needs a kernel or the extension to show (widgets, reports as data, times of execution), and
-    join text that was printed piece by piece.
+    """Drop what needs a kernel or the extension to show (widgets, reports as data, times of execution) and
+    the line that says that a cell stopped below the card that says why; join text that was printed piece by
+    piece.
     """
     book.metadata.pop("widgets", None)
     for cell in book.cells:
@@ -68,7 +69,10 @@ def slim(book: Any) -> Any:
         if cell.cell_type != "code":
             continue
         joined: list[Any] = []
+        is_told = any("tilebench-error" in o.get("data", {}).get("text/html", "") for o in cell.outputs)
         for output in cell.outputs:
+            if is_told and output.output_type == "error":
+                continue
             data = output.get("data", {})
             for mime in (WIDGET_MIME, REPORT_MIME):
                 data.pop(mime, None)
