@@ -91,6 +91,7 @@ COMPILE: dict[str, str] = {
         "s = T.alloc_shared((640, 256), 'float16')", "T.clear(s)", "T.copy(s[0:64, 0:64], C)"
     ),
     "barrier-in-a-branch": inside("tx = T.get_thread_binding()", "if tx < 16:", "    T.sync_threads()"),
+    "unroll-factor-of-none": inside("for i in T.unroll(8, unroll_factor=0):", "    A[0, i] = 0"),
     "negative-stages": inside("for k in T.Pipelined(4, num_stages=-1):", "    T.clear(C)"),
     "loop-over-a-tensor": inside("for x in A:", "    T.clear(C)"),
     "parallel-extent-negative": inside("for i in T.Parallel(0 - 2):", "    C[0, i] = 0"),

@@ -268,7 +268,7 @@ def test_unknown_names_offer_the_nearest() -> None:
     assert refused_body("T.no_such_thing_at_all(3)").code == "TB120"
 
 
-@pytest.mark.parametrize("name", ["tma_copy", "wgmma_gemm", "alloc_barrier", "mbarrier_wait_parity", "call_extern", "access_ptr", "set_max_nreg", "sync_grid", "alloc_tmem", "cluster_sync", "handle", "float4_e2m1fn"])  # fmt: skip
+@pytest.mark.parametrize("name", ["tma_copy", "wgmma_gemm", "alloc_barrier", "mbarrier_wait_parity", "call_extern", "access_ptr", "set_max_nreg", "sync_grid", "alloc_tmem", "cluster_sync", "address_of", "float4_e2m1fn"])  # fmt: skip
 def test_names_of_tilelang_that_are_refused_say_what_stands_for_them(name: str) -> None:
     error = refused_body(f"T.{name}(A)")
     assert error.code == "TB121"

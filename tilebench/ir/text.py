@@ -127,9 +127,10 @@ def print_stmt(stmt: Stmt) -> Printed:
             case For():
                 step = f", {expr_text(s.step)}" if expr_text(s.step) != "1" else ""
                 kind = "range" if s.kind == "serial" else s.kind
+                factor = f", factor={s.factor}" if s.factor else ""
                 put(
                     depth,
-                    f"for {s.var.name} in {kind}({expr_text(s.start)}, {expr_text(s.stop)}{step}):",
+                    f"for {s.var.name} in {kind}({expr_text(s.start)}, {expr_text(s.stop)}{step}{factor}):",
                     s.loc,
                 )
                 visit(s.body, depth + 1)

@@ -137,6 +137,7 @@ class For(Stmt):
     """`for var in range(start, stop, step)`: serial, unroll (expanded by the target), vectorized (both).
 
     independent: no iteration reads what another writes (set by passes; lets the emulator run them as one).
+    factor: how many iterations `unroll` writes out at a time, 0 for all.
     """
 
     var: Var
@@ -146,6 +147,7 @@ class For(Stmt):
     step: Expr = field(default_factory=lambda: const(1))
     kind: LoopKind = "serial"
     independent: bool = False
+    factor: int = 0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

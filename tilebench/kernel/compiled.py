@@ -297,12 +297,13 @@ class Kernel:
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """CUDA C++, on every target: one that is no GPU shows what it would be on one (kernel/sources.py).
 
+        It has the program's names, where what is compiled has numbers (backends/cuda/named.py).
         kernel_only: accepted for TileLang's sake. Raises TileError where a GPU cannot do it.
         """
-        from tilebench.kernel.sources import built_texts
+        from tilebench.kernel.sources import compiled_text
 
         del kernel_only
-        return built_texts(self)["cuda"] if self.target.kind == "cuda" else self._lowered_text
+        return compiled_text(self) if self.target.kind == "cuda" else self._lowered_text
 
     @cached_property
     def _lowered_text(self) -> str:

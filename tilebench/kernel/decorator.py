@@ -137,6 +137,9 @@ def with_options(
 class JitFunction:
     """What `@jit` makes of a function. Lazy or eager is read off its source."""
 
+    __test__ = False
+    """For pytest: a kernel is no test, whatever its name."""
+
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self.function = function
         self.options = dict(options)

@@ -475,7 +475,7 @@ def _code(kernel: Kernel, stages: Any) -> tuple[tuple[CodeText, ...], list[Findi
     if stages is not None:
         thread = print_program(stages.stage(Lowered).program)
         texts.append(CodeText("thread", thread.text, tuple(line_of(at) for at in thread.locs)))
-    built = [_with_registers(c) for c in kernel.executable.built.code]
+    built = [_as_read(kernel, c) for c in kernel.executable.built.code]
     complaint: list[Finding] = []
     binary = kernel.executable.built.binary
     if kernel.target.kind == "cuda" and binary and sass.find() is not None:
@@ -489,7 +489,10 @@ def _code(kernel: Kernel, stages: Any) -> tuple[tuple[CodeText, ...], list[Findi
     return tuple(texts + [c for c in built if c.level not in known]), complaint
 
 
-def _with_registers(code: CodeText) -> CodeText:
+def _as_read(kernel: Kernel, code: CodeText) -> CodeText:
+    """CUDA C++ with the program's names, PTX with its live registers."""
+    if code.level == "cuda":
+        return replace(code, text=kernel.get_kernel_source())
     if code.level != "ptx":
         return code
     return replace(code, live=live_registers(code.text), mix=mix(code.text))
@@ -498,9 +501,10 @@ def _with_registers(code: CodeText) -> CodeText:
 def _gpu_text(stages: Any) -> list[CodeText]:
     """CUDA C++ of a kernel that runs on the CPU, so that a laptop shows it too."""
     from tilebench.backends.cuda.emit import emit
+    from tilebench.backends.cuda.named import with_names
 
     emitted = emit(stages.stage(Lowered).program)
-    return [CodeText("cuda", emitted.text, tuple(emitted.lines))]
+    return [CodeText("cuda", with_names(emitted.text, emitted.names), tuple(emitted.lines))]
 
 
 def _work(kernel: Kernel) -> Work | None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tilebench.passes.stages import Lowered
 
 if TYPE_CHECKING:
+    from tilebench.backends.cuda.emit import Emitted
+    from tilebench.compiler import Compilation
     from tilebench.ir import tile
     from tilebench.kernel.compiled import Kernel
 
@@ -19,9 +21,28 @@ def lowered_text(kernel: Kernel) -> str:
     It is lowered for one here: an emulated kernel for the one that is emulated, others for sm_90a. Nothing is
     compiled, so no CUDA has to be installed. Raises TileError, at the statement that a GPU cannot do.
     """
+    return "\n".join(_named(_emitted(part.stages())) for part in kernel.parts)
+
+
+def compiled_text(kernel: Kernel) -> str:
+    """CUDA C++ that a kernel for a GPU was compiled from, with the program's names; text that was edited
+    (kernel/override.py) as it is.
+    """
+    text = built_texts(kernel)["cuda"]
+    emitted = [_emitted(part.compilation) for part in kernel.parts]
+    return "\n".join(map(_named, emitted)) if text == "\n".join(e.text for e in emitted) else text
+
+
+def _emitted(stages: Compilation) -> Emitted:
     from tilebench.backends.cuda.emit import emit
 
-    return "\n".join(emit(part.stages().stage(Lowered).program).text for part in kernel.parts)
+    return emit(stages.stage(Lowered).program)
+
+
+def _named(emitted: Emitted) -> str:
+    from tilebench.backends.cuda.named import with_names
+
+    return with_names(emitted.text, emitted.names)
 
 
 def text_of(kernel: Kernel, level: str) -> str:
@@ -71,7 +92,6 @@ def lower(
     target_host, params, enable_host_codegen and enable_device_compile are accepted for TileLang's sake.
     Raises TileError when the program is wrong, or the target cannot do it.
     """
-    from tilebench.backends.cuda.emit import emit
     from tilebench.compiler import analyse
     from tilebench.kernel.compiled import Kernel
     from tilebench.kernel.decorator import with_options
@@ -83,8 +103,8 @@ def lower(
     kernel = Kernel(prim, resolve(target))
     if kernel.target.kind != "cuda":
         return Artifact(kernel, kernel.params, kernel.get_kernel_source())
-    stages = [analyse(part.prim, kernel.target).stage(Lowered) for part in kernel.parts]
-    return Artifact(kernel, kernel.params, "\n".join(emit(stage.program).text for stage in stages))
+    texts = [_named(_emitted(analyse(part.prim, kernel.target))) for part in kernel.parts]
+    return Artifact(kernel, kernel.params, "\n".join(texts))
 
 
-__all__ = ["Artifact", "built_texts", "lower", "lowered_text", "text_of"]
+__all__ = ["Artifact", "built_texts", "compiled_text", "lower", "lowered_text", "text_of"]

@@ -182,6 +182,8 @@ def empty(*shape: Any, dtype: Any = "float32") -> EmptySpec:
 
 
 ptr = Pointer()
+handle = ptr
+"""What `T.match_buffer` makes a tensor of."""
 
 
 def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = None) -> Any:
@@ -206,15 +208,52 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
         )
 
     def run(walker: Any, at: Any) -> Buffer:
-        from tilebench.language.tensors import as_buffer
-
-        shape = tuple(walker.evaluate.read(s) for s in kind.shape)
-        made = as_buffer(ptr.name, TensorType(shape, kind.dtype, kind.strides, kind.scope), at)
-        walker.parameters[ptr.name] = made
         walker.attributes["pointers"] = (*walker.attributes.get("pointers", ()), ptr.name)
-        return made
+        return _tensor_at(walker, ptr, kind, at)
 
     return Deferred(run)
+
+
+def _tensor_at(walker: Any, address: Address, kind: TensorType, at: Any) -> Buffer:
+    """The parameter, as the tensor that the program says it is."""
+    from tilebench.language.tensors import as_buffer
+
+    shape = tuple(walker.evaluate.read(s) for s in kind.shape)
+    made = as_buffer(address.name, TensorType(shape, kind.dtype, kind.strides, kind.scope), at)
+    walker.parameters[address.name] = made
+    return made
+
+
+def match_buffer(
+    param: Any,
+    shape: Any,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = -1,
+    offset_factor: int = 0,
+    buffer_type: str = "default",
+    axis_separators: Any = None,
+) -> Any:
+    """`A = T.match_buffer(a, (M, N), dtype)`: the parameter `a: T.handle` is a tensor of that shape and type.
+
+    align, offset_factor, buffer_type and axis_separators are accepted: every tensor of a call is checked.
+    Raises TypeTileError TB205 for what is no parameter, or a tensor that begins elsewhere.
+    """
+    del align, offset_factor, buffer_type, axis_separators
+    kind = _declared(shape, dtype, strides, "global")
+    if not isinstance(param, Address) or data is not None or elem_offset is not None or scope != "global":
+        raise TypeTileError(
+            "TB205",
+            f"match_buffer of a {type(param).__name__}"
+            if not isinstance(param, Address)
+            else "match_buffer of a part of a tensor",
+            why="it says what a parameter declared T.handle is, as a whole",
+            fix="A: T.Tensor(shape, dtype) as the parameter's type",
+        )
+    return Deferred(lambda walker, at: _tensor_at(walker, param, kind, at))
 
 
 def _of_table(walker: Any, entry: Load, kind: TensorType, at: Any) -> Region:

@@ -27,6 +27,7 @@ from tilebench.ir.tile import (
     While,
 )
 from tilebench.language import ownership, random, reducers
+from tilebench.language.bound_launch import launch_of_loops
 from tilebench.language.launching import enter_launch, resolve_thread_value, thread_range
 from tilebench.language.markers import LaunchSpec, LoopSpec, ThreadRange, ThreadValue
 from tilebench.language.scope import Frame, LoopMark
@@ -212,6 +213,9 @@ def for_(walker: Walker, node: ast.For, frame: Frame) -> None:
 
 def _loop(walker: Walker, node: ast.For, loop: LoopSpec, frame: Frame) -> None:
     at = frame.loc(node.iter)
+    if not walker.inside and loop.kind == "thread":
+        launch_of_loops(walker, node, loop, frame, thread_bound)
+        return
     if not walker.inside:
         raise SyntaxTileError(
             "TB108",
@@ -407,7 +411,8 @@ def _loop_statement(
                     why="it would never end",
                     fix="use a positive or a negative step",
                 )
-            return For(variables[0], bound(loop.start), bound(loop.stop), body, step, cast("Any", loop.kind))
+            kind, factor = cast("Any", loop.kind), int(options.get("factor") or 0)
+            return For(variables[0], bound(loop.start), bound(loop.stop), body, step, kind, factor=factor)
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:

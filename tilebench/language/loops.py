@@ -27,12 +27,22 @@ def unroll(
     step: Any = None,
     *,
     explicit: bool = False,
-    unroll_factor: int | None = None,
+    unroll_factor: Any = None,
     annotations: Any = None,
 ) -> LoopSpec:
-    """Serial, expanded by the target's compiler."""
-    del explicit, unroll_factor, annotations
-    return _range("unroll", start, stop, step, {})
+    """Serial, expanded by the target's compiler: all of it, or unroll_factor iterations at a time.
+
+    Raises TypeTileError TB286 for a factor that is not a number from 1.
+    """
+    del explicit, annotations
+    if unroll_factor is not None and (not isinstance(unroll_factor, int) or unroll_factor < 1):
+        raise TypeTileError(
+            "TB286",
+            f"T.unroll: unroll_factor={unroll_factor!r}",
+            why="it is the number of iterations that are written out",
+            fix="unroll_factor=4, or leave it out to have all of them written out",
+        )
+    return _range("unroll", start, stop, step, {"factor": unroll_factor})
 
 
 def vectorized(start: Any, stop: Any = None, *, annotations: Any = None) -> LoopSpec:

@@ -36,8 +36,8 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "write the function in the language, as a T.macro",
     ),
     (
-        r"access_ptr address_of make_tensor_from_addr handle buffer_var (ld|st)[gs]\d __ldg decl_buffer "
-        "match_buffer allocate",
+        r"access_ptr address_of make_tensor_from_addr handle_ buffer_var (ld|st)[gs]\d __ldg decl_buffer "
+        "allocate",
         "there are no raw pointers: every access is checked",
         "index the buffer, or T.copy a slice of it",
     ),

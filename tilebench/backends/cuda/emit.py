@@ -9,9 +9,9 @@ user's lines.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,12 +78,13 @@ addresses.
 @dataclass(frozen=True)
 class Emitted:
     """CUDA C++. lines[i]: the cell line that line i+1 of `text` came from, 0 for none (the prelude, the
-    frame).
+    frame); names: what the program calls a variable or memory, by its number ('v0_': 'bx').
     """
 
     text: str
     lines: tuple[int, ...]
     entry: str = ENTRY
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def compiled_text(emitted: Emitted) -> str:
@@ -141,6 +142,7 @@ class _Printer:
         self.variable_count = 0
         self.memory_count = 0
         self.maps: dict[TensorMap, str] = {}
+        self.called: dict[str, str] = {}
         self.groups = _by_body(program.roles)
         self.bodies = [group[0].body for group in self.groups]
         everything = [*self.bodies, *([program.prologue] if program.prologue is not None else [])]
@@ -175,7 +177,8 @@ class _Printer:
         frame = [*pieces.split("\n"), ""] if pieces else []
         frame += head
         lines = [(text, 0) for text in frame] + self.lines + [("}", 0)]
-        return Emitted("\n".join(text for text, _ in lines), tuple(line for _, line in lines))
+        text = "\n".join(text for text, _ in lines)
+        return Emitted(text, tuple(line for _, line in lines), names=self.called)
 
     def _signature(self) -> list[str]:
         program, values = self.program, self.values
@@ -302,12 +305,14 @@ class _Printer:
         name = f"v{self.variable_count}_"
         self.variable_count += 1
         self.values.names[var] = name
+        self.called[name] = var.name
         return name
 
     def _memory_name(self, memory: Memory) -> str:
         name = f"b{self.memory_count}_"
         self.memory_count += 1
         self.values.memories[memory] = name
+        self.called[name] = memory.name
         return name
 
     def _note_type(self, dtype: DType) -> None:
@@ -428,6 +433,8 @@ class _Printer:
         name = self._new_variable(var)
         if s.kind == "serial" and not (count is not None and count <= UNROLL_LIMIT and indexes_registers(s)):
             self._put("#pragma unroll 1")
+        elif s.factor and not indexes_registers(s):  # registers have no addresses
+            self._put(f"#pragma unroll {s.factor}")
         else:
             self._put("#pragma unroll")
         if by is not None:

@@ -177,7 +177,7 @@ def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     if s.var in b.unroll_wanted and trips is not None and trips <= UNROLL_LIMIT:
         kind = "unroll"
     if body:
-        loop = For(s.var, start, stop, seq(*body), step, kind, s.independent)
+        loop = For(s.var, start, stop, seq(*body), step, kind, s.independent, s.factor)
         b.emit(loop)
 
 
