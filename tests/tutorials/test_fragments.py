@@ -95,3 +95,9 @@ def test_hints_come_in_steps_and_end() -> None:
         hint("t03.q1", 4)
     with pytest.raises(ValueError, match="did you mean"):
         check(1, "t03.q11")
+
+
+def test_a_place_is_two_whole_numbers() -> None:
+    found = check(lambda i, j: ((i % 8) * 4 + j / 2, (i // 8) * 2 + j % 2), "t03.q1")
+    assert found.kinds == ("fails",)
+    assert "// divides" in str(found)

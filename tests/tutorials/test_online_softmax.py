@@ -218,4 +218,5 @@ def test_predictions() -> None:
     assert check(None, "t06.p1").kinds == ("no-answer",)
     assert check([1, 0], "t06.p2").passed
     assert "[2] are not among them" in str(check([0, 1, 2], "t06.p2"))
+    assert "[0, 1]" not in str(check([2], "t06.p2")), "the answer is not given away"
     assert check(3, "t06.p2").kinds == ("not-rows",)

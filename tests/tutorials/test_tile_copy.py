@@ -82,3 +82,15 @@ def test_what_is_no_factory_is_told_apart_and_errors_are_outcomes() -> None:
     assert check(12, "t01.p1").passed
     assert check(44, "t01.p2").passed
     assert not check(9, "t01.p1").passed
+
+
+def test_a_guard_with_the_sizes_exchanged_is_not_called_a_matter_of_the_grid() -> None:
+    text = edited(SOLUTION, (GUARD, "if by * 32 + i < N and bx * 32 + j < M:"))
+    found = check(factory(text), "t01.q1")
+    told = [o for o in found.outcomes if o.passed is False]
+    assert all("the grid has a tile" in o.means and "guard" in o.look for o in told), str(found)
+
+
+def test_the_number_of_those_outside_is_recognised() -> None:
+    assert check(980, "t01.p2").kinds == ("slip",)
+    assert check(44, "t01.p2").passed

@@ -32,7 +32,10 @@ def _called(answer: Any, a: int, b: int, names: str) -> Pair:
         )
     try:
         first, second = cast("Callable[[int, int], Any]", answer)(a, b)
-        return int(first), int(second)
+        pair = int(first), int(second)
+        if pair != (first, second):
+            raise ValueError(f"({first}, {second}) are no whole numbers; // divides and rounds down")
+        return pair
     except Exception as error:
         raise Unmet(
             Outcome(
@@ -170,7 +173,7 @@ def rows_together(answer: Any) -> Found:
         outcomes.append(
             Outcome(
                 near, False, "far-apart", f"row {k} is held by threads {holders[k]}",
-                "any pair works for a shuffle, but the usual order of a reduction starts with neighbours",
+                "any pair of threads could exchange, but the usual order of a sum starts with neighbours",
                 f"row {k}", "the factor of i in the thread number", element=(k, 0),
             )
         )  # fmt: skip

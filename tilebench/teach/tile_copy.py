@@ -18,6 +18,7 @@ from tilebench.views import trace as codec
 
 SHAPES = ((64, 96), (100, 75), (33, 31), (1, 1), (5, 130))
 """A multiple of the tile, then sizes with tails in one direction and in both, and a single element."""
+TILE = 32
 CLAIMS = (
     "the program compiles and runs at every size",
     "every element of Y is written once",
@@ -71,6 +72,7 @@ def _at(answer: Callable[[int, int], Any], M: int, N: int) -> Found:
         read += reads(run, "X") if "X" in [b.name for b in run.trace.buffers] else 0
     outcomes = [holds(CLAIMS[0])]
     first: int | None = None
+    covered = tuple(runs[0].trace.grid)[:2] == (-(-N // TILE), -(-M // TILE))
     for claim, counts, verb, name in ((CLAIMS[1], writes, "written", "Y"), (CLAIMS[2], read, "read", "X")):
         if (counts == 1).all():
             outcomes.append(holds(claim))
@@ -82,9 +84,9 @@ def _at(answer: Callable[[int, int], Any], M: int, N: int) -> Found:
             Outcome(
                 claim, False, f"not-{verb}" if never.any() else f"{verb}-twice",
                 f"{name}[{r}, {c}] is {verb} {counts[r, c]} times, and so are {int(wrong.sum())} of {M * N}",
-                _means(wrong, never.any()),
+                _means(wrong, never.any(), covered),
                 f"{_region(wrong)} ({size}, a grid of {' x '.join(map(str, runs[0].trace.grid))} blocks)",
-                "the grid: how many tiles cover a row and a column?" if never.any() else "where tiles start",
+                _look(never.any(), covered),
                 line=lines, element=(r, c),
             )
         )  # fmt: skip
@@ -145,8 +147,18 @@ def _region(mask: np.ndarray) -> str:
     return f"within rows {r0} to {r1}, columns {c0} to {c1}"
 
 
-def _means(wrong: np.ndarray, never: bool) -> str:
+def _look(never: bool, covered: bool) -> str:
+    if not never:
+        return "where tiles start"
+    if covered:
+        return "the guard and the indices: which number goes with M, and which with N?"
+    return "the grid: how many tiles cover a row and a column?"
+
+
+def _means(wrong: np.ndarray, never: bool, covered: bool) -> str:
     rows, columns = wrong.all(axis=1), wrong.all(axis=0)
+    if never and covered:
+        return "the grid has a tile for each of them, and that tile leaves them out"
     if never:
         if wrong.all():
             return "no tile covers anything"
@@ -181,7 +193,8 @@ EXERCISES = (
             number,
             want=44.0,
             rtol=1e-9,
-            means="rows 96 to 99 and columns 64 to 74: 4 x 11 of its 1024 elements exist",
+            means="rows 96 to 99 and columns 64 to 74: 4 x 11 of its 1024 elements lie inside",
+            slips={980.0: "so many lie beyond the edges"},
         ),
         ("Where does the last tile start? Count from there to the edge, in both directions.",),
     ),
