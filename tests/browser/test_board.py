@@ -306,7 +306,7 @@ def test_an_access_is_shown_phase_by_phase_with_every_swizzle(page: Any) -> None
     page.get_by_label("buffer").select_option("B_shared")
     ways = page.locator(".tb-ways tbody tr").first.locator("td").all_inner_texts()
     assert ways[:5] == ["1", "8", "1", "1", "1"], "as compiled, none, 32, 64 and 128 bytes"
-    assert ways[5] == "1 in 64", "simulated"
+    assert ways[5] == "1 (64 seen)", "simulated"
     page.get_by_role("button", name="line 12 ldmatrix.trans, no swizzle: 8-way").click()
     assert "phase 1 of 4: 8-way conflict" in page.locator(".tb-badge").inner_text()
     assert "8-way without" not in page.locator(".tb-badge").inner_text()

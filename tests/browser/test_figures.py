@@ -354,7 +354,7 @@ def test_a_slider_asks_and_shows_figures_with_where_they_come_from(page: Any) ->
     slide(page, "num_stages").focus()
     page.keyboard.press("ArrowRight")
     assert status(page).startswith(
-        "num_stages=4: 20.1 us, −6.51 % (predicted), 164 registers (compiler's log)"
+        "num_stages=4: 20.1 us, −6.51% (predicted), 164 registers (compiler's log)"
     )
     sent = page.evaluate("window.messages")
     assert sent[-1] == {"kind": "move", "config": {"num_stages": "4", "block_M": "128"}}

@@ -297,11 +297,11 @@ def test_times_are_judged_only_as_medians_that_lie_apart() -> None:
 
     assert delta(timed(3.0, 0), timed(1.0, 20)).change.startswith("not comparable: a single run and a median")
     assert delta(timed(3.0, 0), timed(1.0, 20)).verdict == ""
-    assert delta(timed(3.0, 0), timed(1.0, 0)).change == "-66.7 %, single runs: --bench gives medians"
+    assert delta(timed(3.0, 0), timed(1.0, 0)).change == "−66.7%, single runs: --bench gives medians"
     assert delta(timed(3.0, 0), timed(1.0, 0)).verdict == ""
     apart = delta(timed(3.0, 20), timed(1.0, 20))
-    assert (apart.change, apart.verdict) == ("-66.7 %", "better")
-    assert delta(timed(1.0, 20), timed(1.05, 20)).change == "+5 %, within the spread"
+    assert (apart.change, apart.verdict) == ("−66.7%", "better")
+    assert delta(timed(1.0, 20), timed(1.05, 20)).change == "+5%, within the spread"
     assert delta(timed(1.0, 20), timed(1.05, 20)).verdict == ""
 
 

@@ -24,6 +24,8 @@ ON_DARK = {GOOD: "#56d364", BAD: "#ff8b84", QUIET: "#a9b4c0"}
 """Some of them for HTML on a dark page; a browser without light-dark() leaves the text as it is."""
 LANES = ("#afafff", "#afffaf", "#ffffaf", "#ffafaf", "#d2d2ff", "#d2ffd2", "#ffffd2", "#ffd2d2")
 """Thread % 8, in the order that CuTe's pictures have; black text reads on all of them."""
+PIECES = ("#8ecae6", "#ffd166", "#a3d9a5", "#cdb4db", "#ffb87a", "#86d9cf", "#d9c2a7", "#b8c0ff")
+"""16-byte pieces of a row of shared memory: no red, which would look like a conflict."""
 WARPS = ("#8ecae6", "#ffd166", "#a3d9a5", "#f4a6a6", "#cdb4db", "#ffb87a", "#b7d7c9", "#d9c2a7")
 
 
@@ -61,6 +63,11 @@ def number(value: float) -> str:
     if abs(value) < 1e6 and (abs(value) >= 100 or value == int(value)):
         return f"{value:.0f}"
     return f"{value:.3g}"
+
+
+def signed(text: str) -> str:
+    """A change with a minus as wide as its plus."""
+    return text.replace("-", "−")
 
 
 _SCALES = {

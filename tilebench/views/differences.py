@@ -20,7 +20,7 @@ from tilebench.report import (
     Report,
     TextDelta,
 )
-from tilebench.views.base import figure_text
+from tilebench.views.base import figure_text, signed
 from tilebench.views.layout import MAX_ELEMENTS, holders
 from tilebench.views.smem import byte_offsets
 from tilebench.views.summary import plain
@@ -91,7 +91,7 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
         old, new = of(b), of(a)
         both = isinstance(old, int) and isinstance(new, int)
         judged = _verdict(old, new, lower) if both and what != "threads" else ""
-        add("resource", what, old, new, f"{new - old:+d}" if both else "", judged)
+        add("resource", what, old, new, signed(f"{new - old:+d}") if both else "", judged)
     add("resource", "grid", _grid(b.grid), _grid(a.grid))
     _figure(rows, "resource", "occupancy", b.occupancy, a.occupancy, False)
     add("resource", "occupancy limited by", b.limiter, a.limiter)
@@ -114,7 +114,7 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
     if mixes[0][0] == mixes[1][0]:
         for name in dict.fromkeys((*mixes[0][1], *mixes[1][1])):
             old, new = mixes[0][1].get(name, 0), mixes[1][1].get(name, 0)
-            add("instruction", f"{name} in {mixes[0][0].upper()}", old, new, f"{new - old:+d}")
+            add("instruction", f"{name} in {mixes[0][0].upper()}", old, new, signed(f"{new - old:+d}"))
     return rows
 
 
@@ -150,7 +150,7 @@ def _figure(
         if same and name == "run_ms" and bool(old.rounds) != bool(new.rounds):
             change = "not comparable: a single run and a median (--bench times both alike)"
         elif same and old.value:
-            change = f"{100 * (new.value / old.value - 1):+.3g} %"
+            change = signed(f"{100 * (new.value / old.value - 1):+.3g}%")
             doubt = _doubt(old, new) if name == "run_ms" else ""
             change += f", {doubt}" if doubt else ""
             if lower_is_better is not None and not doubt:
@@ -237,6 +237,11 @@ def _words(info: LayoutInfo | None) -> str:
     return info.formula
 
 
+def _places(info: LayoutInfo | None) -> str:
+    lines = info.formula.split("\n") if info is not None else []
+    return "; ".join(t for t in lines if t.startswith(("thread =", "register ="))) or _words(info)
+
+
 def _layouts(before: Report, after: Report) -> list[LayoutDelta]:
     old, new = ({i.buffer: i for i in r.layouts} for r in (before, after))
     rows: list[LayoutDelta] = []
@@ -245,12 +250,13 @@ def _layouts(before: Report, after: Report) -> list[LayoutDelta]:
         if one is not None and two is not None and _layout_key(one) == _layout_key(two):
             continue
         moved = None if one is None or two is None else _moved(one, two)
+        words = _words(one), _words(two)
+        if words[0] == words[1]:  # the same sizes: what differs is who holds what
+            words = _places(one), _places(two)
         if moved is None:
-            rows.append(LayoutDelta(name, _words(one), _words(two)))
+            rows.append(LayoutDelta(name, *words))
         else:
-            rows.append(
-                LayoutDelta(name, _words(one), _words(two), int(moved.sum()), moved.size, _map(moved))
-            )
+            rows.append(LayoutDelta(name, *words, int(moved.sum()), moved.size, _map(moved)))
     return rows
 
 

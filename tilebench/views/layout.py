@@ -163,6 +163,7 @@ def paint(ax: Any, info: LayoutInfo, room: int = 90, same: Sequence[str] = ()) -
     shape = "x".join(map(str, info.shape))
     titled(ax, f"{clip(info.buffer, 18)} {shape}, {info.threads} threads × {info.registers} regs")
     lines = [f"the same: {', '.join(same)}"] if same else []
+    lines += [f"element 0 is top left, {columns} to a row"] if len(info.shape) == 1 and rows > 1 else []
     ax.set_anchor("NW")
     lines += [
         part

@@ -131,7 +131,8 @@ def paint(ax: Any, info: RooflineInfo) -> None:
         )
         ends = ax.transData.transform([(x[0], x[0] * r.value), (x[-1], x[-1] * r.value)])
         angle = math.degrees(math.atan2(*(ends[1] - ends[0])[::-1]))
-        at = float(x[0] * (x[-1] / x[0]) ** 0.55)
+        shown = max(float(x[0]), ax.get_ylim()[0] / r.value)  # the left end: ceilings cross it further right
+        at = shown * (float(x[-1]) / shown) ** 0.3
         over = (k == 0 and len(bands) > 1) or len(bands) == 1
         note = ax.annotate(
             clip(r.name, 26), (at, at * r.value), xytext=(0, 5 if over else -6), textcoords="offset points",
@@ -168,7 +169,8 @@ def paint(ax: Any, info: RooflineInfo) -> None:
         labels.put(
             intensity(p), rate, text,
             ((8, 0, "left"), (-8, 0, "right"), (0, 14, "center"), (0, -14, "center"), (8, -12, "left"),
-             (-8, -12, "right")),
+             (-8, -12, "right")) if last else
+            tuple((side * 8, dy, at) for dy in (0, -4, 4) for side, at in ((1, "left"), (-1, "right"))),
         )  # fmt: skip
 
 

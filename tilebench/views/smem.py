@@ -10,15 +10,16 @@ from tilebench.layouts.shared import SharedLayout, Swizzle
 from tilebench.report import BufferInfo, LayoutInfo, Report
 from tilebench.views.base import (
     INK,
+    PIECES,
     QUIET,
     WARPS,
     Still,
     clip,
-    hues,
     new_figure,
     no_axes,
     png,
     quiet,
+    rgb,
     titled,
     write,
 )
@@ -116,7 +117,7 @@ def paint(ax: Any, report: Report, info: LayoutInfo, rows: int = 16) -> None:
     there.
     """
     grid, lines = bank_rows(info, rows)
-    picture = hues(8)[grid % 8].copy()
+    picture = rgb(PIECES)[grid % 8].copy()
     picture[grid < 0] = 240
     ax.imshow(picture, interpolation="nearest", aspect="auto")
     for i, j in np.argwhere(grid >= 0):

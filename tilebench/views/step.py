@@ -144,7 +144,10 @@ def paint(ax: Any, trace: Trace) -> None:
             if c == 0:
                 name = trace.buffers[band[0]].name if len(band) == 1 else "rows"
                 write(ax, left - 0.008, y + height / 2, clip(name, 9), fontsize=7, ha="right")
-    marks = "magenta NaN, dark -inf, grey not yet written; colours by tile and step"
+    marks = (
+        "each tile on a scale of its own: light to dark, or blue below zero and red above; "
+        "magenta NaN, dark grey −inf, grey not yet written"
+    )
     write(ax, left, 0.012, marks, fontsize=6, color=QUIET)
     ax.imshow(film, extent=(0, 1, 0, 1), interpolation="nearest", aspect="auto")
 
@@ -192,15 +195,20 @@ def html(report: Report) -> str:
     return out
 
 
+def height(trace: Trace) -> float:
+    """Inches that the filmstrip needs: the more tiles, the taller."""
+    tiles, rows = shown(trace)
+    return 0.7 + 1.3 * max(1, len(tiles) + bool(rows))
+
+
 def still(report: Report) -> Still | None:
     """The filmstrip of a report's first trace, or None when nothing was recorded."""
     if not report.traces or not report.traces[0].steps:
         return None
     trace = report.traces[0]
-    tiles, rows = shown(trace)
-    figure = new_figure(10, 0.7 + 1.3 * max(1, len(tiles) + bool(rows)))
+    figure = new_figure(10, height(trace))
     paint(figure.add_axes((0.01, 0.02, 0.98, 0.88)), trace)
     return Still(png(figure), "image/png", sentence(trace))
 
 
-__all__ = ["html", "lean", "paint", "sentence", "shown", "still"]
+__all__ = ["height", "html", "lean", "paint", "sentence", "shown", "still"]

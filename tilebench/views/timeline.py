@@ -136,11 +136,8 @@ def paint(ax: Any, info: TimelineInfo) -> None:
     _notes(ax, [clip(info.note, 175), clip(f"launch: {sum_text(info)}", 175) if info.terms else ""])
     present = [p for p in PHASES if p and any(b.phase == p for b in info.bars)]
     for k, phase in enumerate(present):
-        write(
-            ax, 1.0 - 0.09 * (len(present) - k), 1.06, f"■ {phase}", transform=ax.transAxes, fontsize=6.5,
-            color=QUIET,
-        )  # fmt: skip
-        ax.texts[-1].set_bbox({"facecolor": PHASES[phase], "edgecolor": "none", "pad": 1})
+        label = write(ax, 1.0 - 0.09 * (len(present) - k), 1.06, phase, transform=ax.transAxes, fontsize=6.5)
+        label.set_bbox({"facecolor": PHASES[phase], "edgecolor": "none", "pad": 2})
 
 
 def _bar(ax: Any, b: TimelineBar, at: _Axis, end: float, place: tuple[float, float]) -> None:

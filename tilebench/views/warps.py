@@ -134,9 +134,14 @@ def paint_roles(ax: Any, report: Report) -> None:
         does = report.roles[k].ops if k < len(report.roles) else ()
         names = ", ".join(dict.fromkeys(ops[o] for o in does if o in ops))
         write(
-            ax, 0.04, y + 1.5, clip(f"{name}: {names}" if names else name, 44), fontsize=7, fontweight="bold"
+            ax, 0.04, y + 1.5, clip(f"{name}: {names}" if names else name, 60), fontsize=7, fontweight="bold"
         )
         write(ax, 0.04, y + 2.05, clip(notes[k] if k < len(notes) else "", 80), fontsize=6, color=QUIET)
+
+
+def first(grid: tuple[int, ...]) -> str:
+    """'(0, 0)': the first block of a grid."""
+    return f"({', '.join('0' for _ in grid)})"
 
 
 def paint_grid(ax: Any, report: Report) -> None:
@@ -148,7 +153,7 @@ def paint_grid(ax: Any, report: Report) -> None:
         for x in range(shown_columns):
             ax.add_patch(_box(x + 0.05, y + 0.05, 0.9, 0.9, WARPS[1] if x == y == 0 else PANEL))
             if shown_columns <= 5:
-                write(ax, x + 0.5, y + 0.5, f"{x},{y}", ha="center", fontsize=6)
+                write(ax, x + 0.5, y + 0.5, f"{x},{y}" if len(grid) > 1 else str(x), ha="center", fontsize=6)
     ax.set_xlim(0, max(shown_columns, shown_rows))
     ax.set_ylim(max(shown_columns, shown_rows), 0)
     ax.set_aspect("equal")
@@ -157,7 +162,7 @@ def paint_grid(ax: Any, report: Report) -> None:
     titled(ax, f"grid {' x '.join(map(str, grid))}")
     cut = ", the first of them" if (shown_columns, shown_rows) != (columns, rows) else ""
     note = ax.annotate(
-        f"block (0, 0) is marked{cut}", (0, 0), xytext=(0, -8), xycoords="axes fraction",
+        f"block {first(grid)} is marked{cut}", (0, 0), xytext=(0, -8), xycoords="axes fraction",
         textcoords="offset points", fontsize=6.5, color=QUIET,
     )  # fmt: skip
     note.set_parse_math(False)
@@ -184,7 +189,9 @@ def paint_tensor(ax: Any, report: Report, s: SliceInfo, tensor: BufferInfo) -> N
     titled(ax, f"{clip(tensor.name, 10)} {'x'.join(map(str, tensor.shape))}, {s.mode}")
     notes = ["[" + ", ".join(f"{a}:{a + n}" if n != 1 else str(a) for a, n in whole) + "]"]
     times = reuse(s, grid, tensor.shape) if s.mode == "read" else None
-    notes += [f"read by {number(times)} block{'' if times == 1 else 's'} a byte"] if times is not None else []
+    notes += (
+        [f"each byte: read by {number(times)} block{'' if times == 1 else 's'}"] if times is not None else []
+    )
     for k, text in enumerate(notes):
         note = ax.annotate(
             text, (0, 0), xytext=(0, -8 - 10 * k), xycoords="axes fraction", textcoords="offset points",
@@ -228,7 +235,7 @@ def paint_all(ax: Any, report: Report) -> None:
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     if any(s.trips > 1 for s, _ in shown):
-        text = "yellow: what block (0, 0) touches in all; red: in its first iteration"
+        text = f"yellow: what block {first(report.resources.grid)} touches; red: in its first iteration"
         write(ax, 0.21, 0.465, text, fontsize=6.5, color=QUIET)
     paint_roles(axes(0, 0, 0.44, 0.36), report)
     paint(axes(0.5, 0, 0.5, 0.36), report)

@@ -22,6 +22,7 @@ from tilebench.views.base import (
     no_axes,
     number,
     png,
+    signed,
     titled,
     write,
 )
@@ -47,7 +48,12 @@ def registers(point: TriedPoint) -> str:
     count = point.resources.registers
     if count is None:
         return "–"
-    return f"{count} ({'compiler' + chr(39) + 's log' if point.state == 'compiled' else 'estimate'})"
+    return f"{count} ({origin(point)})"
+
+
+def origin(point: TriedPoint) -> str:
+    """Where the registers of a point are from."""
+    return "compiler's log" if point.state == "compiled" else "estimate"
 
 
 def ran(point: TriedPoint) -> str:
@@ -83,7 +89,7 @@ def rows(info: WhatIfInfo) -> list[tuple[str, ...]]:
         if p.state == "illegal":
             out.append((changed(p, info), "illegal", p.reason, "", "", "", "", "", "", ""))
             continue
-        ratio = f"{100 * (us / base - 1):+.3g} %" if us and base and p.config != info.base else ""
+        ratio = signed(f"{100 * (us / base - 1):+.3g}%") if us and base and p.config != info.base else ""
         state = f"{p.state}{', kept' if p.kept else ''}"
         time = figure_text(p.point.time_us) if p.point is not None and p.point.time_us is not None else "–"
         spilled = "–" if r.spill_bytes is None else str(r.spill_bytes)
@@ -144,6 +150,23 @@ def sentence(report: Report) -> str:
     return f"what-if of {report.name}: {tried}"
 
 
+def barred(info: WhatIfInfo) -> list[TriedPoint]:
+    """The points that are illegal, as many as there is room for."""
+    legal = sum(microseconds(p) is not None for p in info.tried)
+    return [p for p in info.tried if p.state == "illegal"][: max(0, PICTURED - legal)]
+
+
+def lines(info: WhatIfInfo) -> int:
+    """Lines of the picture: its points, and some room."""
+    legal = min(PICTURED, sum(microseconds(p) is not None for p in info.tried))
+    return max(4, legal + len(barred(info)))
+
+
+def height(info: WhatIfInfo) -> float:
+    """Inches that the picture needs."""
+    return 0.7 + 0.24 * lines(info)
+
+
 def paint(ax: Any, info: WhatIfInfo) -> None:
     """Draw the fastest points as bars against the base."""
     points = [p for p in order(info) if microseconds(p) is not None][:PICTURED]
@@ -151,7 +174,7 @@ def paint(ax: Any, info: WhatIfInfo) -> None:
     longest = max((microseconds(p) or 0.0 for p in points), default=1.0) or 1.0
     no_axes(ax)
     ax.set_xlim(0, 1)
-    ax.set_ylim(max(len(points), 6) - 0.4, -0.6)
+    ax.set_ylim(lines(info) - 0.4, -0.6)
     titled(ax, f"points tried (predicted for {clip(info.device, 30)}), microseconds of a launch")
     for k, p in enumerate(points):
         us = microseconds(p) or 0.0
@@ -168,12 +191,16 @@ def paint(ax: Any, info: WhatIfInfo) -> None:
         write(ax, 0.0, k, clip(f"{mark}{changed(p, info)}", 52), fontsize=7)
         ax.barh([k], [0.36 * us / longest], left=0.36, height=0.55, color=colour, linewidth=0)
         blocks = p.resources.blocks_per_sm
-        words = f"{number(us)} us; {registers(p)} registers, {blocks} blocks an SM; {p.limiter}"
+        count = "–" if p.resources.registers is None else str(p.resources.registers)
+        words = f"{number(us)} us; {count} registers ({origin(p)}), {blocks} blocks an SM; {p.limiter}"
         if p.measured is not None:
             result = {True: "right", False: "wrong", None: "unchecked"}[p.ok]
             measured = f"{number(p.measured.value)} {p.measured.unit}"
-            words = f"{number(us)} us; measured {measured}, {result}; {registers(p)} registers"
+            words = f"{number(us)} us; measured {measured}, {result}; {count} registers ({origin(p)})"
         write(ax, 0.365 + 0.36 * us / longest, k, clip(words, 72), fontsize=6.5, color=INK)
+    for k, p in enumerate(barred(info), start=len(points)):
+        write(ax, 0.0, k, clip(changed(p, info), 52), fontsize=7, color=QUIET)
+        write(ax, 0.365, k, clip(f"cannot be had: {p.reason}", 100), fontsize=6.5, color=BAD)
     ax.axvline(0.36, color=LINE, linewidth=0.8)
 
 
@@ -182,7 +209,6 @@ def still(report: Report) -> Still | None:
     info = report.whatif
     if info is None or not info.tried:
         return None
-    count = min(PICTURED, sum(microseconds(p) is not None for p in info.tried))
-    figure = new_figure(9.5, 0.7 + 0.24 * max(count, 6))
+    figure = new_figure(9.5, height(info))
     paint(figure.add_axes((0.02, 0.03, 0.96, 0.83)), info)
     return Still(png(figure), "image/png", sentence(report))

@@ -139,10 +139,10 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
     write(figure, 0.015, top, mark, fontsize=12, fontweight="bold", color=colour)
     said, _, rest = (report.verdict or "not run").partition("; ")
     line = f"{report.name} on {report.target}: {said}"
-    left, size = 0.075 if report.ok is not None else 0.035, 9.5 if len(line) <= 115 else 8.0
-    write(figure, left, top, clip(line, 145), fontsize=size, fontweight="bold")
+    left = 0.075 if report.ok is not None else 0.035
+    _fitted(figure, (left, top), line, (9.5, 8.5, 7.5), fontweight="bold")
     more = f"{rest} · {subtitle(report)}" if rest else subtitle(report)
-    write(figure, 0.015, 1 - 0.45 / total, clip(more, 190), fontsize=7, color=QUIET)
+    _fitted(figure, (0.015, 1 - 0.45 / total), more, (7.0, 6.5), color=QUIET)
     y = 1 - head / total
     for row, height in zip(rows, heights, strict=True):
         y -= height / total
@@ -163,11 +163,25 @@ def picture(report: Report, views: Sequence[str] = ()) -> Still:
                 "findings": (0.1, 0.1),
                 "warps": (0.1, 0.1),
                 "passes": (0.1, 0.3),
+                "step": (0.12, 0.3),
+                "whatif": (0.1, 0.3),
             }.get(name, (0.42, 0.3))
             box = (x + left, y + below / total, share - left - right, (height - below - above) / total)
             paint(figure.add_axes(box))
             x += share
     return Still(png(figure), "image/png", alt(report))
+
+
+def _fitted(figure: Any, place: tuple[float, float], text: str, sizes: Sequence[float], **style: Any) -> None:
+    """Text in one line up to the right edge: at the first size at which it fits, cut at the last."""
+    room = (1 - place[0] - 0.01) * figure.bbox.width
+    note, wide = write(figure, *place, clip(text, 300), **style), 0.0
+    for size in sizes:
+        note.set_fontsize(size)
+        wide = note.get_window_extent().width
+        if wide <= room:
+            return
+    note.set_text(clip(text, int(len(note.get_text()) * room / wide) - 1))
 
 
 def _height(report: Report, name: str) -> float:
@@ -180,7 +194,11 @@ def _height(report: Report, name: str) -> float:
         return findings.height(report) + 0.25
     if name == "passes":
         return passes.height(report) + 0.1
-    return {"timeline": 1.65, "step": 4.6, "warps": warps.HEIGHT}.get(name, 2.8)
+    if name == "whatif" and report.whatif is not None:
+        return whatif.height(report.whatif)
+    if name == "step" and report.traces:
+        return step.height(report.traces[0]) + 0.3
+    return {"timeline": 1.65, "warps": warps.HEIGHT}.get(name, 2.8)
 
 
 def _band(figure: Any, height: float) -> Any:

@@ -29,7 +29,7 @@ export function draw(el, state, act) {
 function one(el, d, act, shape, state) {
   const { report } = state;
   const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover the map, or focus it and use the arrow keys");
-  const line = h("p", { class: "tb-verdict" }, h("strong", { "data-verdict": d.verdict }, d.verdict.toUpperCase()), ` ${sentence(d)}`);
+  const line = h("p", { class: "tb-verdict" }, h("strong", { "data-verdict": d.verdict }, d.verdict.toUpperCase()), ` ${sentence(d).replace(`: ${d.verdict} (`, " (")}`);
   el.append(line);
   if (d.pattern) el.append(h("p", { class: "tb-why" }, `pattern: ${d.pattern}`));
   const writer = h("p", { class: "tb-why tb-writer", role: "status" });
@@ -85,7 +85,7 @@ function one(el, d, act, shape, state) {
     };
     const sel = (r, c) => ({ buffer: d.output, coord: place(r, c) });
     const side = h("div", { class: "tb-side" });
-    el.append(status, writer, h("div", { class: "tb-two" }, stage, side));
+    el.append(status, writer, h("div", { class: "tb-two tb-even" }, stage, side));
     aside = side;
     side.append(h("p", { class: "tb-legend" },
       ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(Number(v)).join(",")})` } }), t))));
@@ -99,8 +99,17 @@ function one(el, d, act, shape, state) {
       pin: (cell, add) => choose(place(...cell), undefined, add),
       clear: () => act.clear(),
     });
-    g.set({ rows, columns, colours, text: (r, c) => [number(heat[r * columns + c])] });
-    end = () => g.end();
+    g.set({ rows, columns, colours, text: (r, c) => [number(heat[r * columns + c])], rowLabel: (r) => String(r * sr), columnLabel: (c) => String(c * sc) });
+    stage.append(h("p", { class: "tb-legend" }, `${d.output}${shape.length ? ` ${shape.join("×")}` : ""}, row and column of each element${sr * sc > 1 ? `; a cell is the worst of ${sr}×${sc} elements` : ""}`));
+    /** The cell of an element. @param {number[]} coord */
+    const cellOf = (coord) => {
+      const column = coord[coord.length - 1], row = coord.slice(0, -1).reduce((n, x, k) => n * shape[k] + x, 0);
+      return [Math.floor(row / sr), Math.floor(column / sc)];
+    };
+    const ring = (now) => g.light(null, now.pins.filter((p) => p.buffer === d.output && p.coord?.length === shape.length).map((p) => cellOf(p.coord)).filter(([r, c]) => r < rows && c < columns));
+    const off = act.watch(ring);
+    ring(act.now());
+    end = () => { off(); g.end(); };
   }
   if (d.worst.length) {
     const rows = d.worst.map((w) => [
@@ -118,15 +127,19 @@ function one(el, d, act, shape, state) {
 
 /** Counts on a logarithmic height, since one bin has nearly all. */
 function histogram(name, edges, counts) {
-  const W = 420, H = 110, top = Math.log10(Math.max(...counts, 1) + 1), step = (W - 20) / counts.length;
+  const W = 420, H = 116, LEFT = 44, FOOT = 8, most = Math.max(...counts, 1), top = Math.log10(most + 1), step = (W - LEFT - 10) / counts.length;
+  const y = (n) => H - Math.log10(n + 1) / top * (H - FOOT);
   const svg = h("svg", { class: "tb-svg tb-hist", viewBox: `0 0 ${W} ${H + 20}`, role: "img", "aria-label": `histogram of ${name} errors` });
+  for (let n = 1, every = Math.ceil(Math.log10(most + 1) / 4); n <= most; n *= 10 ** every) {
+    svg.append(h("line", { x1: LEFT, x2: W - 10, y1: y(n), y2: y(n), class: "tb-rule" }), h("text", { x: LEFT - 5, y: y(n) + 4, "text-anchor": "end", class: "tb-label" }, number(n)));
+  }
   counts.forEach((n, k) => {
-    const height = n ? Math.max(2, Math.log10(n + 1) / top * (H - 10)) : 0;
-    const bar = h("rect", { x: 10 + k * step, y: H - height, width: Math.max(1, step - 1), height, class: "tb-column" });
+    const height = n ? Math.max(2, H - y(n)) : 0;
+    const bar = h("rect", { x: LEFT + k * step, y: H - height, width: Math.max(1, step - 1), height, class: "tb-column" });
     bar.append(h("title", {}, `${number(edges[k])} to ${number(edges[k + 1])}: ${n}`));
     svg.append(bar);
   });
-  svg.append(h("line", { x1: 10, x2: W - 10, y1: H, y2: H, class: "tb-rule" }));
-  [0, counts.length].forEach((k) => svg.append(h("text", { x: 10 + k * step, y: H + 14, "text-anchor": k ? "end" : "start", class: "tb-label" }, number(edges[k]))));
-  return h("figure", { class: "tb-figure" }, h("figcaption", {}, `${name === "abs" ? "|error|" : name === "ulp" ? "error in units of the last place" : name}: elements (log height)`), svg);
+  svg.append(h("line", { x1: LEFT, x2: W - 10, y1: H, y2: H, class: "tb-rule" }));
+  [0, counts.length].forEach((k) => svg.append(h("text", { x: LEFT + k * step, y: H + 14, "text-anchor": k ? "end" : "start", class: "tb-label" }, number(edges[k]))));
+  return h("figure", { class: "tb-figure" }, h("figcaption", {}, `${name === "abs" ? "|error|" : name === "ulp" ? "error in units of the last place" : name}: how many elements`), svg);
 }

@@ -24,7 +24,7 @@ import { h, inkOn, onTheme } from "./kit.js";
  * @property {(key: string, cell: [number, number]) => boolean} [key] true when it was used
  */
 
-const LARGEST_CELL = 30, TALLEST = 440, GUTTER = 46, ROOF = 15, MAP = 84;
+const LARGEST_CELL = 30, TALLEST = 512, GUTTER = 46, ROOF = 15, MAP = 84;
 
 /** Room for the cells of a grid in an element of this width, as [width, height]. @param {number} width @param {boolean} labels */
 export function roomFor(width, labels) {
@@ -59,7 +59,8 @@ export function grid(el, label, events) {
   function measure() {
     const aspect = data.aspect || 1;
     const room = Math.max(24, (box.clientWidth || el.clientWidth || 600) - left());
-    const s = Math.min(LARGEST_CELL, room / (data.columns * aspect), TALLEST / data.rows);
+    const most = Math.min(LARGEST_CELL, room / (data.columns * aspect), TALLEST / data.rows);
+    const s = most >= 2 ? Math.floor(most) : most; // whole pixels: all cells are of one size
     view = { s, x: 0, y: 0, width: 1, height: 1, fit: s, room };
     size();
   }
@@ -139,7 +140,7 @@ export function grid(el, label, events) {
     const ctx = context(base);
     ctx.drawImage(image, view.x, view.y, data.columns * w(), data.rows * view.s);
     const { r0, r1, c0, c1 } = visible();
-    if (view.s >= 8 && (r1 - r0) * (c1 - c0) <= 4096) {
+    if (view.s >= 10 && (r1 - r0) * (c1 - c0) <= 4096) {
       ctx.strokeStyle = "rgba(90,98,110,0.4)";
       ctx.lineWidth = 0.75;
       ctx.beginPath();

@@ -48,12 +48,29 @@ export function lineButton(line, act, more = {}) {
   return button(`line ${line}`, () => act.pin({ ...more, line }), "pin this line");
 }
 
-/** A table. @param {string[]} head @param {(string|number|Node)[][]} rows @param {string} [caption] */
+const COUNT = /^[-−+±]?\d[\d.]*(e[+-]?\d+)?( ?(%|[kMGTPµmun]?[sB]|[KMG]iB|[kMGTP]))?$/;
+
+/**
+ * A table; columns of numbers stand under each other by their last digit, a `null` cell is spanned by the one before it.
+ * @param {string[]} head none: no row of titles @param {(string|number|Node|null)[][]} rows @param {string} [caption]
+ */
 export function table(head, rows, caption) {
-  return h("table", { class: "tb-table" },
+  const words = (cell) => (cell instanceof Node ? cell.textContent ?? "" : String(cell));
+  const numeric = (k) => {
+    const texts = rows.filter((row) => row[k] !== null && row[k + 1] !== null).map((row) => words(row[k] ?? ""));
+    return texts.some((t) => COUNT.test(t)) && texts.every((t) => t === "" || t === "–" || COUNT.test(t));
+  };
+  const kinds = (rows[0] ?? head).map((_, k) => (numeric(k) ? "tb-num" : null));
+  const cells = (row) => row.map((cell, k) => {
+    if (cell === null) return null;
+    let span = 1;
+    while (row[k + span] === null) span++;
+    return h("td", { class: span > 1 ? null : kinds[k], colspan: span > 1 ? span : null }, cell);
+  });
+  return h("table", { class: head.length ? "tb-table" : "tb-table tb-pairs" },
     caption ? h("caption", {}, caption) : null,
-    h("thead", {}, h("tr", {}, ...head.map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((cell) => h("td", {}, cell))))));
+    head.length ? h("thead", {}, h("tr", {}, ...head.map((t, k) => h("th", { scope: "col", class: kinds[k] }, t)))) : null,
+    h("tbody", {}, ...rows.map((row) => h("tr", {}, ...cells(row)))));
 }
 
 /** A labelled <select>. @param {string} label @param {string[][]} options value and text @param {string} value @param {(v: string) => void} change */
@@ -80,6 +97,7 @@ export function number(value) {
   const x = Number(value);
   if (!Number.isFinite(x)) return String(value);
   if (Math.abs(x) < 1e6 && (Math.abs(x) >= 100 || Number.isInteger(x))) return String(Math.round(x));
+  if (Math.abs(x) >= 1e6) return String(Number(x.toPrecision(3)).toExponential());
   return String(Number(x.toPrecision(3)));
 }
 
@@ -111,6 +129,9 @@ export function rgb(hex) {
 /** Thread % 8, as CuTe's pictures have it; black text reads on each. */
 export const LANES = ["#afafff", "#afffaf", "#ffffaf", "#ffafaf", "#d2d2ff", "#d2ffd2", "#ffffd2", "#ffd2d2"].map(rgb);
 export const WARPS = ["#8ecae6", "#ffd166", "#a3d9a5", "#f4a6a6", "#cdb4db", "#ffb87a", "#b7d7c9", "#d9c2a7"].map(rgb);
+
+/** 16-byte pieces of a row: no red, which would look like a conflict. */
+export const PIECES = ["#8ecae6", "#ffd166", "#a3d9a5", "#cdb4db", "#ffb87a", "#86d9cf", "#d9c2a7", "#b8c0ff"].map(rgb);
 
 /** Light colours around the circle. @param {number} count @returns {Colour[]} */
 export function hues(count) {

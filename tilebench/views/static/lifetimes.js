@@ -1,7 +1,7 @@
 // Shared memory over time: bytes upwards, the program's statements to the right; a block for each buffer while it lives.
-import { h, lit, WARPS, inkOn } from "./kit.js";
+import { h, empty, lit, WARPS, inkOn } from "./kit.js";
 
-const WIDE = 960, LEFT = 64, TOP = 6, FOOT = 22;
+const WIDEST = 960, NARROWEST = 560, LEFT = 64, TOP = 6, FOOT = 22;
 
 /** Shared buffers with a place, and the scratch of ops. @param {any} report */
 export function placed(report) {
@@ -15,6 +15,23 @@ export function placed(report) {
 export function lifetimes(el, report, act, say) {
   const buffers = placed(report);
   if (!buffers.length) return () => {};
+  const box = h("div", {});
+  el.append(box);
+  const room = () => Math.min(WIDEST, Math.max(NARROWEST, box.clientWidth || WIDEST));
+  let wide = room(), end = map(box, buffers, report, act, say, wide);
+  const resized = new ResizeObserver(() => { // letters keep their size
+    if (!box.clientWidth || Math.abs(room() - wide) < 2) return;
+    wide = room();
+    end();
+    empty(box);
+    end = map(box, buffers, report, act, say, wide);
+  });
+  resized.observe(box);
+  return () => { resized.disconnect(); end(); };
+}
+
+/** The map at a width. */
+function map(el, buffers, report, act, say, WIDE) {
   const total = Math.max(report.resources.shared_bytes, ...buffers.map((b) => b.offset + b.size), 1);
   const lines = report.statement_lines ?? [], end = Math.max(lines.length, ...buffers.map((b) => b.last + 1), 1);
   const height = Math.min(190, Math.max(60, 46 * buffers.length)), H = TOP + height + FOOT;
@@ -24,7 +41,7 @@ export function lifetimes(el, report, act, say) {
   const span = (b) => lines.slice(b.first, b.last + 1).filter(Boolean);
   const firstLine = (b) => span(b)[0] ?? lineAt(b.first), lastLine = (b) => span(b).reduce((m, l) => Math.max(m, l), 0) || lineAt(b.last);
   const sel = (b) => ({ buffer: b.name, line: b.span?.line ?? (firstLine(b) || undefined), byte: b.offset });
-  const svg = h("svg", { class: "tb-svg tb-life", viewBox: `0 0 ${WIDE} ${H}`, tabindex: 0, role: "application", "aria-roledescription": "byte map over the program", "aria-label": `byte map: ${total} bytes of shared memory over ${end} statements` });
+  const svg = h("svg", { class: "tb-svg tb-life", style: { "max-width": `${WIDE}px` }, viewBox: `0 0 ${WIDE} ${H}`, tabindex: 0, role: "application", "aria-roledescription": "byte map over the program", "aria-label": `byte map: ${total} bytes of shared memory over ${end} statements` });
   for (const part of [0, 0.5, 1]) {
     svg.append(h("line", { x1: LEFT, x2: WIDE - 8, y1: y(part * total), y2: y(part * total), class: "tb-rule" }));
     svg.append(h("text", { x: LEFT - 6, y: y(part * total) + 4, "text-anchor": "end", class: "tb-label" }, part === 0 ? "byte 0" : String(Math.round(part * total))));

@@ -1,6 +1,6 @@
 // Where the kernel stands between memory and arithmetic, log-log: every compile of it as a path, what limits it, how busy each unit is,
 // what the binary needs and how many blocks share an SM. Filled points are measured, hollow ones predicted.
-import { h, number, figureText, provenance, table, lit, empty } from "./kit.js";
+import { h, number, figureText, table, lit, empty } from "./kit.js";
 import { resources } from "./summary.js";
 
 const W = 680, H = 360, LEFT = 62, RIGHT = 16, TOP = 16, BOTTOM = 42;
@@ -132,13 +132,16 @@ export function draw(el, state, act) {
   }
 
   const levels = h("fieldset", { class: "tb-levels" }, h("legend", {}, "ceilings"), ...info.roofs.map((r) => h("label", {}, h("input", { type: "checkbox", checked: !hidden.has(r.name), on: { change: (event) => { if (event.target.checked) hidden.delete(r.name); else hidden.add(r.name); paint(); } } }), ` ${r.name}`)));
-  const side = h("div", { class: "tb-side" }, busy(info), table(["the binary and its launch", ""], resources(report)), levels);
+  const side = h("div", { class: "tb-side" }, busy(info), table([], resources(report), "the binary and its launch"), levels);
   paint();
-  el.append(status, h("div", { class: "tb-two tb-wider" }, h("div", {}, plot, h("p", { class: "tb-legend" }, h("span", {}, "● measured"), h("span", {}, "○ predicted"), points.length > 1 ? h("span", {}, "┄ the compiles of this kernel, in order") : null)), side),
-    table(["point", "changed", "FLOP", "bytes", "FLOP/byte", "time", "FLOP/s", "occupancy"], info.points.map((p, k) => [name(p, k), (k > 0 ? edit(info.points[k - 1].config, p.config) : p.config) || "–", flops(p.flops), flops(p.bytes), number(intensity(p)), p.time_us ? figureText(p.time_us) : "–", performance(p) ? `${flops(performance(p))} (${provenance(p.time_us)})` : "–", p.occupancy === null || p.occupancy === undefined ? "–" : `${Math.round(100 * p.occupancy)}%`])),
+  el.append(status, h("div", { class: "tb-two tb-wider" }, h("div", {}, plot, h("p", { class: "tb-legend" }, h("span", {}, "● measured"), h("span", {}, "○ predicted"), points.length > 1 ? h("span", {}, "┄ the compiles of this kernel, in order") : null, h("span", {}, "the nearer to a line, the better it is used"))), side),
+    table(["point", "changed", "FLOP", "bytes", "FLOP/byte", "time", "FLOP/s", "where from", "occupancy"], info.points.map((p, k) => [name(p, k), (k > 0 ? edit(info.points[k - 1].config, p.config) : p.config) || "–", flops(p.flops), flops(p.bytes), number(intensity(p)), p.time_us ? `${number(p.time_us.value)} ${p.time_us.unit}` : "–", performance(p) ? flops(performance(p)) : "–", p.time_us ? origin(p.time_us) : "–", p.occupancy === null || p.occupancy === undefined ? "–" : `${Math.round(100 * p.occupancy)}%`])),
     table(["ceiling", "source"], info.roofs.map((r) => [r.name, r.source])));
   return act.watch(mark);
 }
+
+/** Where a time comes from, with its spread. */
+const origin = (f) => figureText(f).replace(/^[^(]*\(/, "").replace(/\)$/, "");
 
 function start(info) {
   const parts = [info.limiter ? `limited by ${info.limiter} (predicted)` : "", info.predicted_us ? `the model of ${info.device} says ${number(info.predicted_us)} us` : ""];
@@ -151,7 +154,7 @@ function busy(info) {
   if (!rows.length) return h("div", {});
   const whole = Math.max(info.predicted_us, ...rows.map(([, us]) => us));
   return h("div", { class: "tb-busy", role: "group", "aria-label": "how busy each unit is, predicted" }, h("p", { class: "tb-why" }, `busy at least, of ${number(whole)} us (predicted)`),
-    ...rows.map(([unit, us]) => h("div", { class: "tb-busy-row" }, h("span", {}, unit), h("span", { class: "tb-meter" }, h("i", { style: { width: `${(100 * us / whole).toFixed(1)}%` }, class: unit === info.limiter ? "tb-limiting" : "" })), h("span", { class: "tb-figure-text" }, `${number(us)} us, ${Math.round(100 * us / whole)}%`))));
+    ...rows.map(([unit, us]) => h("div", { class: "tb-busy-row" }, h("span", {}, unit), h("span", { class: "tb-meter" }, h("i", { style: { width: `${(100 * us / whole).toFixed(1)}%` }, class: unit === info.limiter ? "tb-limiting" : "" })), h("span", { class: "tb-figure-text" }, `${number(us)} us, ${us < 0.005 * whole ? "<1" : Math.round(100 * us / whole)}%`))));
 }
 
 /** 1.2e13 -> "12 T" @param {number} v */

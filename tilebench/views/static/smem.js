@@ -1,6 +1,6 @@
 // Shared memory: who has which bytes and when, where a tile's elements lie in the 32 banks, and what each access of a warp costs
 // there, phase by phase, with the layout as compiled and with any other swizzle.
-import { h, choice, empty, lit, buffersAt, hues, swatch, lineButton, LANES } from "./kit.js";
+import { h, choice, empty, lit, buffersAt, PIECES, swatch, lineButton, LANES } from "./kit.js";
 import { grid } from "./grid.js";
 import { lifetimes } from "./lifetimes.js";
 import * as math from "./math.js";
@@ -86,7 +86,7 @@ export function draw(el, state, act) {
   const slider = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "first line of 128 bytes" }), range = h("span", {});
   slider.addEventListener("input", () => { from = Number(slider.value); repaint(); });
   const sliding = h("label", { class: "tb-choice" }, slider, range);
-  const colours8 = hues(8);
+  const colours8 = PIECES;
 
   const accesses = () => report.accesses.map((a, k) => [a, k]).filter(([a]) => a.buffer === info.buffer && a.provenance !== "simulated" && !/\.global$/.test(a.kind));
   const chosen = () => (own.access >= 0 && report.accesses[own.access]?.buffer === info.buffer ? report.accesses[own.access] : null);
@@ -248,14 +248,14 @@ export function draw(el, state, act) {
     const options = info.table ? SWIZZLES.slice(0, 1) : SWIZZLES;
     const cell = (a, k, name) => {
       const other = variant(info, name), n = a.addresses.length ? waysOf(a, other) : 0;
-      if (!a.addresses.length && a.conflict_ways > 0) return name === "own" ? h("td", { title: "by a unit of its own, not by lanes" }, "none") : h("td", {}, "");
+      if (!a.addresses.length && a.conflict_ways > 0) return name === "own" ? h("td", { colspan: options.length, class: "tb-hint" }, "a unit of its own, not lanes: no conflicts") : null;
       const text = !a.addresses.length ? "?" : other ? String(n) : "–";
       const pick = () => { own.access = k; own.swizzle = name; own.phase = undefined; toolbar(); repaint(); };
       const is = own.access === k && own.swizzle === name;
       return h("td", { class: is ? "tb-picked" : "" }, text === "–" ? h("span", { title: "a row is no multiple of these bytes" }, "–")
         : h("button", { type: "button", class: n > 1 ? "tb-way tb-way-bad" : "tb-way", "aria-label": `line ${a.line} ${a.kind}, ${SWIZZLES.find(([x]) => x === name)[1]}: ${text}-way`, on: { click: pick } }, text));
     };
-    const sim = (a) => { const s = simulated(a); return s.length ? `${Math.max(...s.map((x) => x.conflict_ways))} in ${s.reduce((n, x) => n + x.requests, 0)}` : "–"; };
+    const sim = (a) => { const s = simulated(a); return s.length ? `${Math.max(...s.map((x) => x.conflict_ways))} (${s.reduce((n, x) => n + x.requests, 0)} seen)` : "–"; };
     const anySim = found.some(([a]) => simulated(a).length);
     costs.append(h("table", { class: "tb-table tb-ways" }, h("caption", {}, "ways of each access (1: no conflict), predicted; by swizzle"),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "access"), ...options.map(([k]) => h("th", { scope: "col" }, SHORT[k])), anySim ? h("th", { scope: "col" }, "simulated") : null)),

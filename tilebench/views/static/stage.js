@@ -3,7 +3,7 @@ import { h, number, empty } from "./kit.js";
 import { product, unflatten, holders, byteOffsets } from "./math.js";
 import { tile, coloured, differences, rangeOf, scaleOf, gradient } from "./tile.js";
 
-const STRIP = 20, GAP = 12, TALLEST = 300, LARGEST = 9, SMALL = 132;
+const STRIP = 20, GAP = 12, TALLEST = 320, LARGEST = 9, SMALL = 132;
 
 /**
  * How a buffer is drawn: rows x columns of cells; element[cell] is its element (-1 none); coord(cell) its indices as the user counts them.
@@ -101,7 +101,7 @@ export function stage(m, report, own, events) {
     const wide = plan.main.filter((b) => faces[b].columns > 1), strips = plan.main.length - wide.length;
     const columns = wide.reduce((n, b) => n + faces[b].columns, 0);
     const room = width - strips * (STRIP + GAP) - wide.length * GAP - 8;
-    const s = Math.max(1.25, Math.min(LARGEST, room / Math.max(1, columns), TALLEST / Math.max(1, plan.rows)));
+    const most = Math.max(1.25, Math.min(LARGEST, room / Math.max(1, columns), TALLEST / Math.max(1, plan.rows))), s = most >= 2 ? Math.floor(most) : most;
     const sy = Math.max(plan.rows > TALLEST ? 0.5 : s, Math.min(22, 72 / Math.max(1, plan.rows)));
     for (const b of plan.main) add(top, b, faces[b].columns === 1 ? STRIP : s, sy);
     for (const b of plan.rest) {

@@ -7,7 +7,7 @@ import { chromeTrace, pack, shown, warpChoices } from "./rows.js";
 export const PHASES = { prologue: "#c9b3e6", steady: "#8ecae6", epilogue: "#ffcf8a", "": "#c4cbd2" };
 /** What a bar is, where it is not work. */
 const KINDS = { wait: ", waiting", issue: ", started here" };
-const WIDE = 960, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, SLIM = 13, GAP = 8, BREAK = 46, MOST = 64;
+const WIDE = 960, NARROWEST = 560, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, SLIM = 13, GAP = 8, BREAK = 46, MOST = 64;
 
 /** The timeline tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
@@ -52,11 +52,12 @@ class Axis {
     this.unit = unit(infos[0]);
     this.hidden = this.cuts.reduce((sum, [a, b]) => sum + b - a, 0);
     this.span = this.end - this.hidden;
+    this.wide = WIDE;
     this.zoom = 1;
     this.from = 0;
   }
 
-  get room() { return WIDE - LEFT - RIGHT - BREAK * this.cuts.length; }
+  get room() { return this.wide - LEFT - RIGHT - BREAK * this.cuts.length; }
 
   /** Pixels from the left edge of an unzoomed chart. */
   flat(us) {
@@ -72,7 +73,7 @@ class Axis {
   get whole() { return this.room + BREAK * this.cuts.length; }
 
   look(factor, at) {
-    const zoom = Math.min(MOST, Math.max(1, this.zoom * factor)), middle = at ?? (WIDE + LEFT) / 2;
+    const zoom = Math.min(MOST, Math.max(1, this.zoom * factor)), middle = at ?? (this.wide + LEFT) / 2;
     const flat = this.from + (middle - LEFT) / this.zoom;
     this.from = flat - (middle - LEFT) / zoom;
     this.zoom = zoom;
@@ -81,6 +82,14 @@ class Axis {
 
   move(pixels) { this.from = Math.min(this.whole - this.whole / this.zoom, Math.max(0, this.from + pixels / this.zoom)); }
 
+  /** Another width: the same times stay in the window. */
+  fit(wide) {
+    const part = this.from / this.whole;
+    this.wide = Math.max(NARROWEST, wide || WIDE);
+    this.from = part * this.whole;
+    this.move(0);
+  }
+
   /** Times at the edges of the window, for ticks. */
   ticks() {
     const step = nice(this.span / this.zoom / 8), out = [];
@@ -88,7 +97,7 @@ class Axis {
       const skip = this.cuts.find(([a, b]) => t > a && t < b);
       if (skip) { t = Math.floor(skip[1] / step) * step; continue; }
       const x = this.x(t);
-      if (x >= LEFT - 1 && x <= WIDE - RIGHT + 1) out.push([t, x]);
+      if (x >= LEFT - 1 && x <= this.wide - RIGHT + 1) out.push([t, x]);
       if (out.length > 40) break;
     }
     return out;
@@ -103,8 +112,9 @@ function both(infos) {
 
 function chart(el, infos, state, act, first = true) {
   const own = (state.timeline[infos.map((t) => t.provenance).join()] ??= {}), axis = new Axis(infos);
+  axis.fit(el.clientWidth);
   axis.zoom = own.zoom ?? 1;
-  axis.from = own.from ?? 0;
+  axis.from = (own.at ?? 0) * axis.whole;
   const lanes = [...new Set(infos.flatMap((t) => t.bars.map((b) => b.lane)))];
   const bars = infos.flatMap((info, row) => shown(info, state.timeline.warp ?? null).map(({ bar, k }) => ({ bar, info, row, k, sub: 0 })));
   const at = infos.map((info) => new Map(bars.map((item, n) => [item, n]).filter(([item]) => item.info === info).map(([item, n]) => [item.k, n])));
@@ -126,7 +136,7 @@ function chart(el, infos, state, act, first = true) {
   const place = (item) => { const p = places.get(item.bar.lane).rows[item.row]; return { y: p.top + item.sub * p.line, height: p.line - (p.line === BAR ? 0 : 1) }; };
   const order = bars.map((_, k) => k).sort((a, b) => bars[a].bar.start_us - bars[b].bar.start_us || bars[a].row - bars[b].row);
   const status = h("p", { class: "tb-status", "aria-live": "polite" }, "hover a bar, or focus the chart: arrows move, Enter pins, + and - zoom, 0 shows all");
-  const svg = h("svg", { class: "tb-svg tb-time", viewBox: `0 0 ${WIDE} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": infos.map((t, row) => `${t.provenance} timeline of ${bars.filter((b) => b.row === row).length} bars`).join(" and ") });
+  const svg = h("svg", { class: "tb-svg tb-time", viewBox: `0 0 ${axis.wide} ${height}`, tabindex: 0, role: "application", "aria-roledescription": "timeline", "aria-label": infos.map((t, row) => `${t.provenance} timeline of ${bars.filter((b) => b.row === row).length} bars`).join(" and ") });
   let cursor = -1;
   /** @type {any[]} */ let rects = [];
   /** @type {any[]} */ let arrows = [];
@@ -137,11 +147,12 @@ function chart(el, infos, state, act, first = true) {
 
   function paint() {
     own.zoom = axis.zoom;
-    own.from = axis.from;
+    own.at = axis.from / axis.whole;
+    svg.setAttribute("viewBox", `0 0 ${axis.wide} ${height}`);
     empty(svg);
     const bottom = y;
     for (const { phase, from, to } of bands(infos[0], axis.cuts)) {
-      const a = Math.max(LEFT, axis.x(from)), b = Math.min(WIDE - RIGHT, axis.x(to));
+      const a = Math.max(LEFT, axis.x(from)), b = Math.min(axis.wide - RIGHT, axis.x(to));
       if (b <= a) continue;
       svg.append(h("rect", { x: a, y: HEAD - 3, width: b - a, height: bottom - HEAD + 3, fill: PHASES[phase], class: "tb-band" }));
       if (b - a > phase.length * 6.4) svg.append(h("text", { x: (a + b) / 2, y: 11, "text-anchor": "middle", class: "tb-label" }, phase));
@@ -154,7 +165,7 @@ function chart(el, infos, state, act, first = true) {
     rects = bars.map((item, k) => bar(item, k));
     arrows = infos.flatMap((info, row) => info.arrows.map(([a, b]) => arrow(info, row, a, b)));
     for (const [a, b] of axis.cuts) {
-      const x0 = Math.max(LEFT, axis.x(a)), x1 = Math.min(WIDE - RIGHT, axis.x(b));
+      const x0 = Math.max(LEFT, axis.x(a)), x1 = Math.min(axis.wide - RIGHT, axis.x(b));
       if (x1 - x0 < 4) continue;
       svg.append(h("rect", { x: x0, y: HEAD - 3, width: x1 - x0, height: bottom - HEAD + 3, class: "tb-cut" }));
       svg.append(h("text", { x: (x0 + x1) / 2, y: (HEAD + bottom) / 2 - 4, "text-anchor": "middle", class: "tb-label" }, "⋯"));
@@ -165,22 +176,22 @@ function chart(el, infos, state, act, first = true) {
       svg.append(h("rect", { x: 0, y: start, width: LEFT - 2, height: end - start, class: "tb-gutter" }));
       svg.append(h("text", { x: LEFT - 8, y: rows[0].top + (rows.length === 1 ? 14 : 12), "text-anchor": "end", class: "tb-label" }, lane.length > 15 ? `${lane.slice(0, 14)}…` : lane));
       if (rows.length > 1 && infos[1].bars.some((b) => b.lane === lane)) svg.append(h("text", { x: LEFT - 8, y: rows[1].top + 13, "text-anchor": "end", class: "tb-label tb-under" }, timedWord));
-      svg.append(h("line", { x1: 0, x2: WIDE - RIGHT, y1: end, y2: end, class: "tb-rule" }));
+      svg.append(h("line", { x1: 0, x2: axis.wide - RIGHT, y1: end, y2: end, class: "tb-rule" }));
     });
     light();
   }
 
   function bar(item, k) {
     const { bar: b, info } = item, kind = b.kind ?? "work";
-    const left = Math.max(LEFT, axis.x(b.start_us)), right = Math.min(WIDE - RIGHT, axis.x(b.end_us));
-    if (right < LEFT || left > WIDE - RIGHT) return null;
+    const left = Math.max(LEFT, axis.x(b.start_us)), right = Math.min(axis.wide - RIGHT, axis.x(b.end_us));
+    if (right < LEFT || left > axis.wide - RIGHT) return null;
     const width = Math.max(1.5, right - left), p = place(item), flat = kind === "issue" ? Math.round(p.height / 2) : 0;
     const rect = h("rect", { x: left, y: p.y + flat, width, height: p.height - flat, class: `tb-bar${info.provenance === "predicted" ? "" : " tb-real"}${kind === "wait" ? " tb-waiting" : ""}`, fill: PHASES[b.phase] ?? PHASES[""], on: {
       pointerenter: () => point(k), pointerleave: () => act.hover(null), click: (event) => { cursor = k; act.pin(sel(item), event.shiftKey); },
     } });
     svg.append(rect);
     const short = b.iteration >= 0 ? String(b.iteration) : "", label = b.iteration >= 0 ? `${b.label} ${b.iteration}` : b.label;
-    const text = flat ? undefined : [label, short].find((t) => t && width > t.length * 7 + 6);
+    const text = flat ? undefined : [label, short].find((t) => t && width > t.length * 7.2 + (t === short ? 3 : 8));
     if (text) svg.append(h("text", { x: left + width / 2, y: p.y + p.height / 2 + 4, "text-anchor": "middle", class: kind === "wait" ? "tb-label tb-inwait" : "tb-inbar" }, text));
     return rect;
   }
@@ -190,7 +201,7 @@ function chart(el, infos, state, act, first = true) {
     if (!first || !second) return null;
     const one = first.bar, two = second.bar, pa = place(first), pb = place(second);
     const xa = axis.x(one.end_us), xb = axis.x(two.kind === "wait" ? two.end_us : two.start_us), mid = (xa + xb) / 2;
-    if (xb < LEFT || xa > WIDE - RIGHT || xa < LEFT) return null;
+    if (xb < LEFT || xa > axis.wide - RIGHT || xa < LEFT) return null;
     const ya = pa.y + pa.height / 2, yb = pb.y + pb.height / 2;
     const path = h("path", { d: `M${xa},${ya} C${mid},${ya} ${mid},${yb} ${xb},${yb}`, class: "tb-arrow" });
     svg.append(path);
@@ -219,7 +230,7 @@ function chart(el, infos, state, act, first = true) {
   /** Brings a bar into the window. */
   function reveal(k) {
     const b = bars[k].bar, x = axis.x(b.start_us);
-    if (x < LEFT || x > WIDE - RIGHT - 20) { axis.move((x - (WIDE + LEFT) / 2)); paint(); }
+    if (x < LEFT || x > axis.wide - RIGHT - 20) { axis.move((x - (axis.wide + LEFT) / 2)); paint(); }
     point(k);
   }
 
@@ -242,7 +253,7 @@ function chart(el, infos, state, act, first = true) {
     event.preventDefault();
     event.stopPropagation();
   });
-  const inSvg = (event) => { const r = svg.getBoundingClientRect(); return (event.clientX - r.left) * WIDE / r.width; };
+  const inSvg = (event) => { const r = svg.getBoundingClientRect(); return (event.clientX - r.left) * axis.wide / r.width; };
   svg.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && document.activeElement !== svg) return;
     event.preventDefault();
@@ -262,6 +273,13 @@ function chart(el, infos, state, act, first = true) {
   });
   svg.addEventListener("pointerup", () => { drag = null; });
 
+  const wide = h("div", { class: "tb-wide" }, svg); // drawn as wide as there is room: letters keep their size
+  const resized = new ResizeObserver(() => {
+    if (!wide.clientWidth || Math.abs(Math.max(NARROWEST, wide.clientWidth) - axis.wide) < 2) return;
+    axis.fit(wide.clientWidth);
+    paint();
+  });
+  resized.observe(wide);
   const phases = Object.keys(PHASES).filter((p) => p && bars.some((b) => b.bar.phase === p));
   const rest = bars.some((b) => !b.bar.phase);
   const legend = h("p", { class: "tb-legend" },
@@ -269,6 +287,7 @@ function chart(el, infos, state, act, first = true) {
     infos.length > 1 ? h("span", {}, `upper row ${infos[0].provenance}, lower row ${timedWord}`) : null,
     bars.some((item) => item.bar.kind === "wait") ? h("span", { class: "tb-swatch" }, h("i", { class: "tb-hollow" }), "waiting") : null,
     bars.some((item) => item.bar.kind === "issue") ? h("span", { class: "tb-swatch" }, h("i", { class: "tb-flat" }), "started, goes on behind the bar") : null,
+    bars.some((item) => item.bar.iteration >= 0) ? h("span", {}, "number: iteration") : null,
     infos.some((t) => t.arrows.length) ? h("span", {}, "⟶ waits for") : null);
   const list = h("div", { hidden: true });
   const toggle = button("table", () => { list.hidden = !list.hidden; toggle.setAttribute("aria-expanded", String(!list.hidden)); if (!list.hidden && !list.firstChild) fill(); }, "the bars as a table");
@@ -285,9 +304,11 @@ function chart(el, infos, state, act, first = true) {
       button("zoom in", () => { axis.look(1.5); paint(); }), button("zoom out", () => { axis.look(1 / 1.5); paint(); }),
       button("earlier", () => { axis.move(-240); paint(); }), button("later", () => { axis.move(240); paint(); }), button("all", () => { axis.zoom = 1; axis.from = 0; paint(); }),
       toggle, first ? button("export trace", () => download(state.report), "a file for Perfetto (ui.perfetto.dev) or chrome://tracing; nothing leaves this page") : null),
-    h("div", { class: "tb-wide" }, svg), status, list, ...infos.filter((t) => (t.terms ?? []).length).map((t) => sum(t, infos)));
+    wide, status, list, ...infos.filter((t) => (t.terms ?? []).length).map((t) => sum(t, infos)));
+  axis.fit(wide.clientWidth);
   paint();
-  return act.watch(light);
+  const off = act.watch(light);
+  return () => { resized.disconnect(); off(); };
 }
 
 /** What the compiler chose for the kernel as a whole. @param {any} report */

@@ -30,8 +30,15 @@ export function draw(el, state, act) {
   const ends = [];
   const parts = slicesOf(report).filter((s) => report.params.some((p) => p.name === s.slice.buffer));
   if (parts.length && math.product(shape) <= 65536) ends.push(tensors(el, report, parts, shape, own, act, say));
-  el.append(table(["role", "warps", "threads", "ops", ""], roles(report).map((x, k) => [x.name, `${x.first}–${x.first + x.count - 1}`, `${x.first * 32}–${(x.first + x.count) * 32 - 1}`, opNames(report, report.roles[k]), report.roles[k]?.note ?? ""]), "roles of a block's warps"), ...[chosen(report)].filter(Boolean));
-  for (const op of report.ops.filter((o) => o.name === "gemm")) ends.push(productOf(el, report, op, act, say));
+  const noted = report.roles.some((x) => x.note);
+  el.append(table(["role", "warps", "threads", "ops", ...(noted ? ["note"] : [])], roles(report).map((x, k) => [x.name, `${x.first}–${x.first + x.count - 1}`, `${x.first * 32}–${(x.first + x.count) * 32 - 1}`, opNames(report, report.roles[k]), ...(noted ? [report.roles[k]?.note ?? ""] : [])]), "roles of a block's warps"), ...[chosen(report)].filter(Boolean));
+  const products = h("div", { class: "tb-products" });
+  el.append(products);
+  for (const op of report.ops.filter((o) => o.name === "gemm")) {
+    const one = h("div", {});
+    products.append(one);
+    ends.push(productOf(one, report, op, act, say));
+  }
   return () => ends.forEach((end) => end());
 }
 
@@ -86,13 +93,15 @@ function tensors(el, report, parts, shape, own, act, say) {
   }
 
   function paint() {
-    const colours = new Uint8ClampedArray(cut.rows * cut.columns * 4);
+    const colours = new Uint8ClampedArray(cut.rows * cut.columns * 4), kinds = new Set();
     for (let y = 0; y < cut.rows; y++) {
       for (let x = 0; x < cut.columns; x++) {
         const block = cut.isGap(y, x) ? null : blockAt(y, x);
         if (!block) continue;
         const [a, b] = sharing(block), chosen = block.join() === own.block.join();
-        colours.set([...(chosen ? CHOSEN : a ? SAME : b ? BOTH : REST), 255], 4 * (y * cut.columns + x));
+        const kind = chosen ? CHOSEN : a ? SAME : b ? BOTH : REST;
+        kinds.add(kind);
+        colours.set([...kind, 255], 4 * (y * cut.columns + x));
       }
     }
     g.set({
@@ -103,9 +112,11 @@ function tensors(el, report, parts, shape, own, act, say) {
     const reads = found.filter((s) => s.slice.mode === "read");
     empty(legend);
     const key = (colour, text) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${colour.join(",")})` } }), text);
-    legend.append(key(CHOSEN, "chosen"), ...(reads[0] ? [key(SAME, `reads the same part of ${reads[0].slice.buffer}`)] : []), ...(reads[1] ? [key(BOTH, `the same part of ${reads[1].slice.buffer}`)] : []));
+    const others = total > 1 ? reads : [], seen = kinds;
+    legend.append(key(CHOSEN, "chosen: hover another"), ...(others[0] && seen.has(SAME) ? [key(SAME, `reads the same part of ${others[0].slice.buffer}`)] : []), ...(others[1] && seen.has(BOTH) ? [key(BOTH, `reads the same part of ${others[1].slice.buffer}`)] : []), ...(seen.has(REST) ? [key(REST, "reads other parts")] : []));
     empty(right);
     for (const s of found) right.append(tensor(s));
+    right.append(h("p", { class: "tb-legend tb-below" }, h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-part" }), "what the chosen block touches"), trips > 1 ? h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-now" }), "in this iteration") : null));
   }
 
   /** One tensor seen along its last two dimensions, the block's part in it, and the part of this iteration. */
@@ -125,7 +136,7 @@ function tensors(el, report, parts, shape, own, act, say) {
       draw_(y1, x1, h1, w1, "tb-step");
     }
     const u = s.reuse;
-    const again = u && s.slice.mode === "read" ? `read by ${number(u.times)} ${u.times === 1 ? "block" : "blocks"} a byte` : s.slice.mode === "write" && u && u.times > 1 ? `written by ${number(u.times)} blocks a byte` : "";
+    const again = u && s.slice.mode === "read" ? `each byte: read by ${number(u.times)} ${u.times === 1 ? "block" : "blocks"}` : s.slice.mode === "write" && u && u.times > 1 ? `each byte: written by ${number(u.times)} blocks` : "";
     return h("figure", { class: "tb-figure" }, h("figcaption", {}, h("b", {}, s.slice.buffer), ` ${s.shape.join("×")}, ${s.slice.mode}`), svg, h("p", { class: "tb-legend" }, boxText(box)), again ? h("p", { class: "tb-legend" }, `${again} (predicted)`) : null);
   }
 
@@ -141,9 +152,9 @@ function tensors(el, report, parts, shape, own, act, say) {
     slider.addEventListener("input", () => { own.block = [own.block[0], own.block[1], Number(slider.value)]; text.textContent = slider.value; say(sentence(own.block)); paint(); });
     tools.append(h("label", { class: "tb-choice" }, "z", slider, text));
   }
-  const rows = found.filter((s) => s.slice.mode === "read" && s.reuse).map((s) => [s.slice.buffer, bytes(s.reuse.asked), bytes(s.reuse.distinct), number(s.reuse.times), `${s.reuse.boxes} parts for ${total} blocks`]);
+  const rows = found.filter((s) => s.slice.mode === "read" && s.reuse).map((s) => [s.slice.buffer, bytes(s.reuse.asked), bytes(s.reuse.distinct), number(s.reuse.times), `${s.reuse.boxes} ${s.reuse.boxes === 1 ? "part" : "parts"} for ${total} ${total === 1 ? "block" : "blocks"}`]);
   paint();
-  if (rows.length) el.append(table(["tensor", "asked for by all blocks", "different bytes", "blocks a byte", "how"], rows, "reuse between blocks (predicted: counted from the program; what L2 keeps depends on which blocks run together)"));
+  if (rows.length) el.append(table(["tensor", "asked for by all blocks", "different bytes", "blocks that read a byte", "how"], rows, "reuse between blocks (predicted: counted from the program; what L2 keeps depends on which blocks run together)"));
   const off = act.watch((now) => {
     const last = now.pins[now.pins.length - 1];
     if (last && last !== own.seen) {

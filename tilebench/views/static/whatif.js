@@ -15,11 +15,11 @@ const microseconds = (p) => p?.point?.time_us?.value ?? null;
 /** @param {Record<string, string>} a @param {Record<string, string>} b */
 const same = (a, b) => Object.keys(a).length === Object.keys(b).length && Object.entries(a).every(([k, v]) => b[k] === v);
 
-/** "+12.3 %" of a time against another. @param {number|null} us @param {number|null} base */
+/** "+12.3%" of a time against another. @param {number|null} us @param {number|null} base */
 export function against(us, base) {
   if (us === null || base === null || !base) return "";
   const percent = 100 * (us / base - 1);
-  return `${percent > 0 ? "+" : percent < 0 ? "−" : "±"}${number(Math.abs(Number(percent.toPrecision(3))))} %`;
+  return `${percent > 0 ? "+" : percent < 0 ? "−" : "±"}${number(Math.abs(Number(percent.toPrecision(3))))}%`;
 }
 
 /** What a point changes of the base, in words. @param {any} point @param {any} info */
@@ -176,7 +176,7 @@ export function draw(el, state, act) {
       const badge = h("span", { class: "tb-state", "data-state": point.state }, name), busy = own.compiling && same(own.compiling, own.config), running = own.running && same(own.running.config, own.config);
       panel.append(h("div", { class: "tb-tools" }, badge, busy ? h("span", { class: "tb-state", "data-state": "busy" }, "compiling…") : null, running ? h("span", { class: "tb-state", "data-state": "busy" }, `${own.running.text}…`) : null, point.kept ? h("span", { class: "tb-state", "data-state": "kept" }, "● kept") : null, h("span", { class: "tb-hint" }, `known after ${number(point.milliseconds)} ms`)));
       if (point.state === "illegal") panel.append(h("p", { class: "tb-illegal" }, point.reason));
-      else panel.append(table([changed(point, info()), ""], figures(point, b)));
+      else panel.append(table([], figures(point, b), changed(point, info())));
       if (point.problem) panel.append(h("p", { class: "tb-illegal" }, `it did not run: ${point.problem}`));
       if (point.ok === false) panel.append(h("p", { class: "tb-illegal" }, "the result is wrong: its time says little"));
       if (point.state !== "illegal" && point.reason) panel.append(h("p", { class: "tb-hint" }, point.reason));
@@ -204,13 +204,14 @@ export function draw(el, state, act) {
     const cells = all.slice(0, 60).map((p) => {
       const us = microseconds(p), r = p.resources;
       const go = button(changed(p, info()), () => { own.config = { ...p.config }; note = ""; if (link) { waiting = own.config; next(); } show(); }, "put the sliders there");
-      if (p.state === "illegal") return [go, "illegal", h("div", { class: "tb-prose" }, p.reason), "", "", "", "", ""];
-      return [go, `${p.state}${p.kept ? ", kept" : ""}`, us === null ? "–" : `${number(us)} us ${p === b ? "" : against(us, microseconds(b))}`, p.measured ? `${number(p.measured.value)} ${p.measured.unit}${p.ok === false ? ", wrong" : p.ok ? ", right" : ""}` : p.problem ? "failed" : "–", `${r.registers ?? "–"}${p.state === "compiled" ? "" : " (estimate)"}`, r.spill_bytes === null ? "–" : `${r.spill_bytes} B`, `${(r.shared_bytes / 1024).toFixed(1)} KiB`, `${r.blocks_per_sm ?? "–"}`];
+      if (p.state === "illegal") return [go, "illegal", p.reason, null, null, null, null, null, null];
+      return [go, `${p.state}${p.kept ? ", kept" : ""}`, us === null ? "–" : `${number(us)} us`, p === b ? "–" : against(us, microseconds(b)), p.measured ? `${number(p.measured.value)} ${p.measured.unit}${p.ok === false ? ", wrong" : p.ok ? ", right" : ""}` : p.problem ? "failed" : "–", `${r.registers ?? "–"}`, r.spill_bytes === null ? "–" : `${r.spill_bytes} B`, `${(r.shared_bytes / 1024).toFixed(1)} KiB`, `${r.blocks_per_sm ?? "–"}`];
     });
-    tried.append(h("div", { class: "tb-scroll tb-tall" }, table(["tried", "state", "time (predicted)", "measured", "registers", "spilled", "shared", "blocks an SM"], cells, `${all.length} ${all.length === 1 ? "point" : "points"} tried; predicted for ${info().device}${devices.length ? `, measured on ${devices.join(", ")}` : ""}`)));
+    tried.append(h("div", { class: "tb-scroll tb-tall" }, table(["tried", "state", "predicted", "change", "measured", "registers", "spilled", "shared", "blocks an SM"], cells, `${all.length} ${all.length === 1 ? "point" : "points"} tried; predicted for ${info().device}${devices.length ? `, measured on ${devices.join(", ")}` : ""}; registers are an estimate until it is compiled`)));
   }
 
-  el.append(status, h("div", { class: "tb-two tb-sliding" }, sliders, panel), tried);
+  const key_ = h("p", { class: "tb-legend" }, h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-bar" }), "predicted time with that value: a lower bar is faster"), h("span", {}, h("u", {}, "underlined"), ": as it is"), h("span", {}, h("s", {}, "struck"), ": cannot be had, the hint says why"));
+  el.append(status, h("div", { class: "tb-two tb-sliding" }, h("div", {}, sliders, key_), panel, tried));
   show();
   const off = link ? link.listen(hear) : () => {};
   if (link) { waiting = own.config; next(); }

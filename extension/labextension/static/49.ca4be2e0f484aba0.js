@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{27(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
+"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{27(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
 .tilebench {
   --tb-ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #1b1f24));
   --tb-quiet: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #57606a));
@@ -70,7 +70,9 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-formula { word-break: normal; font-family: var(--tb-mono); font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere; margin: 4px 0; padding: 4px 6px; color: var(--tb-ink); background: var(--tb-panel); border-radius: 3px; }
 .tilebench .tb-table { border-collapse: collapse; font-size: 12px; margin: 6px 0; color: var(--tb-ink); }
 .tilebench .tb-table caption { text-align: left; color: var(--tb-quiet); padding: 2px 0; }
-.tilebench .tb-table th, .tilebench .tb-table td { border: 1px solid var(--tb-line); padding: 2px 7px; text-align: left; vertical-align: top; overflow-wrap: break-word; background: transparent; }
+.tilebench .tb-table th, .tilebench .tb-table td { border: 1px solid var(--tb-line); padding: 2px 7px; text-align: left; vertical-align: baseline; overflow-wrap: break-word; background: transparent; }
+.tilebench .tb-table .tb-num { text-align: right; font-variant-numeric: tabular-nums; }
+.tilebench .tb-table td.tb-num, .tilebench .tb-pairs td:first-child { white-space: nowrap; }
 .tilebench .tb-table .tb-prose { min-width: 200px; }
 .tilebench .tb-table .tb-hint { overflow-wrap: break-word; }
 .tilebench .tb-grid:focus-visible { outline-offset: -2px; }
@@ -90,7 +92,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-roof { max-width: 720px; }
 .tilebench .tb-hist { max-width: 460px; }
 .tilebench .tb-wide { overflow-x: auto; }
-.tilebench .tb-wide svg { min-width: 720px; }
+.tilebench .tb-wide svg { min-width: 560px; }
 .tilebench .tb-label { fill: var(--tb-quiet); font-size: 11px; }
 .tilebench .tb-strong { fill: var(--tb-ink); font-size: 12px; font-weight: 600; }
 .tilebench .tb-inbar { fill: #000000; font-size: 11px; pointer-events: none; }
@@ -108,13 +110,12 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-column { fill: var(--tb-accent); }
 .tilebench .tb-figure { margin: 6px 0; }
 .tilebench .tb-figure figcaption { color: var(--tb-quiet); font-size: 12px; }
-.tilebench .tb-code { display: grid; grid-template-columns: repeat(auto-fit, minmax(260px, 1fr)); gap: 8px; }
-.tilebench .tb-pane { min-width: 0; }
+.tilebench .tb-code { display: flex; flex-wrap: wrap; gap: 8px; }
+.tilebench .tb-pane { flex: 1 1 260px; min-width: 0; }
 .tilebench .tb-lines { font-family: var(--tb-mono); font-size: 12px; line-height: 1.4; height: 380px; overflow: auto; border: 1px solid var(--tb-line); margin-top: 4px; position: relative; }
 .tilebench .tb-line { display: flex; white-space: pre; width: max-content; min-width: 100%; }
 .tilebench .tb-no { flex: 0 0 42px; text-align: right; padding-right: 8px; color: var(--tb-quiet); user-select: none; }
 .tilebench .tb-linked { cursor: pointer; }
-.tilebench .tb-linked .tb-no { border-right: 3px solid var(--tb-line); margin-right: 5px; }
 .tilebench .tb-line.tb-pinned { background: var(--tb-pinned); }
 .tilebench .tb-line.tb-hover { background: var(--tb-hover); }
 .tilebench .tb-line.tb-pinned .tb-no { border-right-color: var(--tb-warn); color: var(--tb-ink); }
@@ -133,7 +134,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 @media (prefers-reduced-motion: reduce) { .tilebench * { transition: none !important; animation: none !important; scroll-behavior: auto !important; } }
 /* layout, shared memory, code, passes, warps */
 .tilebench [hidden] { display: none !important; }
-.tilebench .tb-two.tb-even { grid-template-columns: minmax(0, 3fr) minmax(260px, 2fr); }
+.tilebench .tb-two.tb-even { grid-template-columns: minmax(0, 624px) minmax(260px, 1fr); }
 .tilebench .tb-two.tb-stack { grid-template-columns: minmax(0, 1fr); }
 @media (max-width: 760px) { .tilebench .tb-two.tb-even { grid-template-columns: minmax(0, 1fr); } }
 .tilebench .tb-key-line { background: transparent !important; border: 0 !important; border-right: 2.5px solid var(--tb-ink) !important; width: 6px !important; }
@@ -154,10 +155,11 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-axes { pointer-events: none; }
 /* timeline, roofline, difference card, what-if */
 .tilebench .tb-time { touch-action: pan-y; user-select: none; }
+.tilebench .tb-time .tb-label, .tilebench .tb-time .tb-inbar { font-size: 12px; }
 .tilebench .tb-band { opacity: 0.22; }
 .tilebench .tb-cut { fill: var(--tb-back); opacity: 0.92; stroke: var(--tb-line); stroke-dasharray: 3 3; }
 .tilebench .tb-gutter { fill: var(--tb-back); }
-.tilebench .tb-under { font-size: 9.5px; }
+.tilebench .tb-time .tb-under { font-size: 11px; }
 .tilebench .tb-real { stroke-width: 1.1; }
 .tilebench .tb-waiting { fill: var(--tb-back); fill-opacity: 0.35; stroke: var(--tb-quiet); stroke-dasharray: 3 2; }
 .tilebench .tb-inwait { pointer-events: none; }
@@ -165,6 +167,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-swatch i.tb-flat { height: 6px; margin-top: 6px; background: #c4cbd2; }
 .tilebench .tb-bar.tb-cursor { stroke: var(--tb-ink); stroke-width: 2.5; stroke-dasharray: none; }
 .tilebench .tb-tall { max-height: 320px; overflow: auto; }
+.tilebench .tb-tall .tb-table th, .tilebench .tb-tall .tb-table td { padding: 2px 5px; }
 .tilebench .tb-two.tb-wider { grid-template-columns: minmax(0, 620px) minmax(250px, 1fr); }
 .tilebench .tb-faint { opacity: 0.65; stroke-dasharray: 6 3; }
 .tilebench .tb-along { fill: var(--tb-accent); }
@@ -180,7 +183,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-figure-text { text-align: right; white-space: nowrap; }
 @media (max-width: 760px) { .tilebench .tb-two.tb-wider { grid-template-columns: minmax(0, 1fr); } }
 .tilebench h4 { font-size: 12px; margin: 8px 0 2px; color: var(--tb-quiet); font-weight: 600; }
-.tilebench .tb-cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px; }
+.tilebench .tb-cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 8px; align-items: start; }
 .tilebench .tb-card { border: 1px solid var(--tb-line); border-radius: 4px; padding: 2px 8px 6px; min-width: 0; overflow-x: auto; }
 .tilebench .tb-card p { margin: 2px 0; font-size: 12px; overflow-wrap: anywhere; }
 .tilebench .tb-deltas { width: 100%; }
@@ -202,7 +205,6 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench { --tb-gone: #ffe3e1; }
 body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench, body.vscode-dark .tilebench, .dark .tilebench { --tb-gone: #4a1e1c; }
 @media (prefers-color-scheme: dark) { body:not([data-jp-theme-light]):not([data-theme]):not(.vscode-light) .tilebench { --tb-gone: #4a1e1c; } }
-.tilebench .tb-life { max-width: 960px; }
 .tilebench .tb-copy { stroke: #1b1f24; stroke-width: 0.8; stroke-dasharray: 3 3; pointer-events: none; }
 .tilebench .tb-tick { stroke: var(--tb-quiet); stroke-width: 1; }
 .tilebench .tb-now { stroke: var(--tb-bad); stroke-width: 2; pointer-events: none; }
@@ -212,7 +214,10 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-way-bad { color: var(--tb-bad); font-weight: 700; }
 .tilebench .tb-picked { outline: 2px solid var(--tb-accent); outline-offset: -2px; }
 .tilebench .tb-sliders { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 270px), 1fr)); gap: 10px 18px; min-width: 0; }
-.tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr) minmax(280px, 400px); }
+.tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr) minmax(280px, 400px); grid-template-rows: auto 1fr; }
+.tilebench .tb-sliding > .tb-side { grid-row: span 2; }
+.tilebench .tb-sliding > :last-child { min-width: 0; }
+.tilebench .tb-swatch i.tb-key-bar { border: 0; width: 8px; background: var(--tb-accent); }
 .tilebench .tb-slider { min-width: 0; }
 .tilebench .tb-slider-head { display: flex; justify-content: space-between; gap: 8px; font-size: 12px; }
 .tilebench .tb-slider-name { font-family: var(--tb-mono); font-weight: 600; }
@@ -238,10 +243,10 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-bar-row { display: flex; align-items: flex-end; gap: 8px; border-bottom: 1px solid var(--tb-line); margin: 6px 0; }
 .tilebench .tb-bar-row .tb-tabs { flex: 1 1 auto; border-bottom: 0; margin: 0; }
 @media (max-width: 760px) { .tilebench .tb-two.tb-sliding, .tilebench .tb-docks.tb-docked { grid-template-columns: minmax(0, 1fr); } .tilebench .tb-docked > .tb-panel + .tb-panel { border-left: 0; padding-left: 0; border-top: 1px solid var(--tb-line); } }
-.tilebench .tb-pane .tb-no { border-right: 3px solid transparent; margin-right: 5px; }
-.tilebench .tb-pane .tb-linked .tb-no { border-right-color: var(--tb-line); }
-.tilebench .tb-pane .tb-line.tb-pinned .tb-no { border-right-color: var(--tb-warn); }
-.tilebench .tb-pane select { max-width: 132px; }
+.tilebench .tb-lines .tb-no { border-right: 3px solid transparent; margin-right: 5px; }
+.tilebench .tb-lines .tb-linked .tb-no { border-right-color: var(--tb-line); }
+.tilebench .tb-lines .tb-line.tb-pinned .tb-no { border-right-color: var(--tb-warn); }
+.tilebench .tb-pane select { max-width: 156px; }
 /* as tall as its longest sentence: a line more would push what is pointed at away */
 .tilebench .tb-roomy { height: 3.5em; min-height: 3.5em; overflow-y: auto; }
 .tilebench .tb-pane .tb-tools { min-height: 24px; gap: 4px 8px; }
@@ -265,8 +270,12 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-two.tb-blocks { grid-template-columns: minmax(0, 300px) minmax(0, 1fr); }
 @media (max-width: 760px) { .tilebench .tb-two.tb-blocks { grid-template-columns: minmax(0, 1fr); } }
 .tilebench .tb-tensors { display: flex; flex-wrap: wrap; gap: 6px 22px; align-items: flex-start; }
-.tilebench .tb-tensors .tb-figure { max-width: 220px; margin: 0; }
+.tilebench .tb-tensors .tb-figure { max-width: 200px; margin: 0; }
 .tilebench .tb-tensors .tb-legend { margin: 2px 0; }
+.tilebench .tb-tensors .tb-below { flex-basis: 100%; }
+.tilebench .tb-swatch i.tb-key-part { background: #ffd166; }
+.tilebench .tb-swatch i.tb-key-now { background: #b3001b; }
+.tilebench .tb-products { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 4px 24px; max-width: 1240px; }
 .tilebench .tb-sheet { fill: var(--tb-panel); stroke: var(--tb-quiet); stroke-width: 1; }
 .tilebench .tb-part { fill: #ffd166; stroke: #1b1f24; stroke-width: 1; }
 .tilebench .tb-step { fill: #b3001b; stroke: #ffffff; stroke-width: 1; }
@@ -282,13 +291,13 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-panel { container-type: inline-size; }
 @container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-even, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
 .tilebench .tb-claims .tb-button { margin-right: 6px; }
-.tilebench .tb-parts { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 12px; margin: 4px 0 6px 18px; }
+.tilebench .tb-parts { display: grid; grid-template-columns: 84px minmax(0, 1fr); gap: 2px 12px; margin: 4px 0 6px 18px; }
 .tilebench .tb-parts dt { color: var(--tb-quiet); }
 .tilebench .tb-parts dd { margin: 0; }
 .tilebench .tb-hints p { margin: 4px 0; max-width: 80ch; }
 @container (max-width: 640px) { .tilebench .tb-roomy { height: 6.6em; min-height: 6.6em; } }
 @container (max-width: 420px) { .tilebench .tb-roomy { height: 9.6em; min-height: 9.6em; } }
-`,""]),i.d(e,{},{A:b})},30(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
+`,""]),i.d(e,{},{A:a})},30(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
 .tilebench .tb-step .tb-status { height: 5.2em; box-sizing: border-box; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
 .tilebench .tb-step .tb-nav { gap: 4px; }
@@ -309,15 +318,16 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-step .tb-stopped { color: var(--tb-bad); }
 .tilebench .tb-step .tb-pair { display: grid; grid-template-columns: minmax(0, 1.35fr) minmax(300px, 1fr); gap: 10px; align-items: start; }
 .tilebench .tb-step .tb-listing { height: 268px; }
-.tilebench .tb-step .tb-listing .tb-no { flex-basis: 34px; }
+.tilebench .tb-step .tb-listing .tb-no { flex-basis: 34px; position: relative; }
 .tilebench .tb-step .tb-line.tb-at, .tilebench .tb-step .tb-line.tb-at.tb-pinned { background: var(--tb-at); font-weight: 600; }
 .tilebench .tb-step .tb-line.tb-at .tb-no { border-right-color: var(--tb-accent); color: var(--tb-ink); }
-.tilebench .tb-step .tb-line.tb-at:not(.tb-within) .tb-no::before { content: "▶ "; color: var(--tb-accent); }
+.tilebench .tb-step .tb-line.tb-at:not(.tb-within) .tb-no::before { content: "▶"; color: var(--tb-accent); position: absolute; left: 2px; }
 .tilebench .tb-step .tb-read { height: 292px; overflow-y: auto; }
 .tilebench .tb-step .tb-watch { margin: 0; }
 .tilebench .tb-step .tb-watch caption { padding: 0 0 2px; }
 .tilebench .tb-step .tb-watch th, .tilebench .tb-step .tb-watch td { padding: 1px 6px; font-family: var(--tb-mono); white-space: nowrap; }
 .tilebench .tb-step .tb-watch th { font-weight: 400; }
+.tilebench .tb-step .tb-watch td, .tilebench .tb-step .tb-watch tbody th { vertical-align: middle; }
 .tilebench .tb-step .tb-watch td:nth-child(2), .tilebench .tb-step .tb-watch td:nth-child(3) { min-width: 62px; text-align: right; }
 .tilebench .tb-step .tb-watch tr.tb-new { background: var(--tb-new); }
 .tilebench .tb-step .tb-watch .tb-button { padding: 0 4px; margin-left: 4px; min-width: 0; }
@@ -330,11 +340,12 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-step .tb-who { margin: 4px 0; font-size: 12px; }
 .tilebench .tb-step .tb-who div { font-family: var(--tb-mono); margin: 2px 0; }
 .tilebench .tb-step .tb-main, .tilebench .tb-step .tb-rest { display: flex; flex-wrap: wrap; gap: 12px; align-items: flex-end; margin: 8px 0; }
-.tilebench .tb-step .tb-rest { align-items: flex-start; }
+.tilebench .tb-step .tb-tiles { display: flex; flex-wrap: wrap; gap: 0 28px; align-items: flex-end; }
+.tilebench .tb-step .tb-rest { flex: 1 1 220px; min-width: 0; }
 .tilebench .tb-step .tb-piece { margin: 0; min-width: 0; max-width: 100%; }
 .tilebench .tb-step .tb-piece figcaption { font-size: 12px; white-space: nowrap; line-height: 18px; }
 .tilebench .tb-step .tb-piece figcaption small { color: var(--tb-quiet); }
-.tilebench .tb-step .tb-piece-name { font: inherit; font-weight: 600; color: var(--tb-ink); background: none; border: 0; padding: 0; cursor: pointer; }
+.tilebench .tb-step .tb-piece-name { font: inherit; font-family: var(--tb-mono); font-weight: 600; color: var(--tb-ink); background: none; border: 0; padding: 0; cursor: pointer; }
 .tilebench .tb-step .tb-cells { position: relative; line-height: 0; border: 1px solid var(--tb-line); box-sizing: content-box; }
 .tilebench .tb-step .tb-cells:focus-visible { outline: 2px solid var(--tb-accent); outline-offset: 2px; }
 .tilebench .tb-step .tb-writes .tb-cells { border-color: var(--tb-changed); box-shadow: 0 0 0 2px var(--tb-changed); }
@@ -346,7 +357,6 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-step .tb-strip figcaption { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; margin: 0 auto 4px; line-height: 20px; width: 20px; max-height: 110px; overflow: hidden; text-overflow: ellipsis; }
 .tilebench .tb-step .tb-strip .tb-piece-name { writing-mode: vertical-rl; text-align: left; }
 .tilebench .tb-step .tb-foot-strip { text-align: center; height: 20px; margin-top: 3px; font-size: 11px; line-height: 20px; }
-.tilebench .tb-step .tb-listing .tb-line:not(.tb-linked) .tb-no { border-right: 3px solid transparent; margin-right: 5px; }
 .tilebench .tb-step .tb-listing { margin-top: 0; }
 .tilebench .tb-step .tb-swatch i { border-color: var(--tb-quiet); }
 .tilebench .tb-step { container-type: inline-size; }
@@ -357,7 +367,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   .tilebench .tb-step .tb-read { height: auto; max-height: 240px; }
   .tilebench .tb-step .tb-run { margin-left: 0; padding-left: 0; border-left: 0; }
 }
-`,""]),i.d(e,{},{A:b})},31(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
+`,""]),i.d(e,{},{A:a})},31(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
 :root {
   --tb-lint-error: #c4001f;
   --tb-lint-warning: #8a5a00;
@@ -547,4 +557,4 @@ body:not([data-notebook]) #tilebench-board#tilebench-board {
   color: var(--jp-ui-font-color1);
   opacity: 0.8;
 }
-`,""]),i.d(e,{},{A:b})},29(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,a){"string"==typeof t&&(t=[[null,t,void 0]]);var b={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(b[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&b[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},28(t){t.exports=function(t){return t[1]}},21(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},a=[],b=0;b<t.length;b++){var o=t[b],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=b,e.splice(b,0,{identifier:p,updater:h,references:1})}a.push(p)}return a}t.exports=function(t,r){var a=n(t=t||[],r=r||{});return function(t){t=t||[];for(var b=0;b<a.length;b++){var o=i(a[b]);e[o].references--}for(var l=n(t,r),c=0;c<a.length;c++){var p=i(a[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}a=l}}},23(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},25(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},24(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},22(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,a;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(a=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},26(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},20(t,e,i){var n=i(21),r=i.n(n),a=i(22),b=i.n(a),o=i(23),l=i.n(o),c=i(24),p=i.n(c),d=i(25),s=i.n(d),h=i(26),g=i.n(h),x=i(27),m={};m.styleTagTransform=g(),m.setAttributes=p(),m.insert=l().bind(null,"head"),m.domAPI=b(),m.insertStyleElement=s(),r()(x.A,m),x.A&&x.A.locals&&x.A.locals;var f=i(30),u={};u.styleTagTransform=g(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=b(),u.insertStyleElement=s(),r()(f.A,u),f.A&&f.A.locals&&f.A.locals;var v=i(31),w={};w.styleTagTransform=g(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=b(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
+`,""]),i.d(e,{},{A:a})},29(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,b){"string"==typeof t&&(t=[[null,t,void 0]]);var a={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(a[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&a[p[0]]||(void 0!==b&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=b),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},28(t){t.exports=function(t){return t[1]}},21(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},b=[],a=0;a<t.length;a++){var o=t[a],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=a,e.splice(a,0,{identifier:p,updater:h,references:1})}b.push(p)}return b}t.exports=function(t,r){var b=n(t=t||[],r=r||{});return function(t){t=t||[];for(var a=0;a<b.length;a++){var o=i(b[a]);e[o].references--}for(var l=n(t,r),c=0;c<b.length;c++){var p=i(b[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}b=l}}},23(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},25(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},24(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},22(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,b;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(b=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(b))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},26(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},20(t,e,i){var n=i(21),r=i.n(n),b=i(22),a=i.n(b),o=i(23),l=i.n(o),c=i(24),p=i.n(c),d=i(25),s=i.n(d),h=i(26),x=i.n(h),g=i(27),m={};m.styleTagTransform=x(),m.setAttributes=p(),m.insert=l().bind(null,"head"),m.domAPI=a(),m.insertStyleElement=s(),r()(g.A,m),g.A&&g.A.locals&&g.A.locals;var f=i(30),u={};u.styleTagTransform=x(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=a(),u.insertStyleElement=s(),r()(f.A,u),f.A&&f.A.locals&&f.A.locals;var v=i(31),w={};w.styleTagTransform=x(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=a(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
