@@ -11,6 +11,8 @@ STAMP := $(VENV)/.installed
 LABEXT := $(VENV)/share/jupyter/labextensions/tilebench/sources.json
 CACHES := .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+# The address that JupyterLab prints leads to the notebook too, for where it can open no browser.
+FIRST = --LabApp.default_url=/lab/tree/$(1)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lab course check format extension clean .venv
@@ -25,10 +27,11 @@ test: $(STAMP) $(LABEXT)  ## set up and pass the tests, suite by suite, with the
 	$(PY) tests/run.py
 
 lab: $(STAMP) $(LABEXT)  ## set up and open JupyterLab on the showcase notebook
-	$(VENV)/bin/jupyter lab $(ROOT_FLAG) notebooks/flash_attention.ipynb
+	$(VENV)/bin/jupyter lab $(ROOT_FLAG) $(call FIRST,flash_attention.ipynb) notebooks/flash_attention.ipynb
 
 course: $(STAMP) $(LABEXT)  ## set up and open the tutorials, the first one in front (your copies: build/course)
-	$(VENV)/bin/jupyter lab $(ROOT_FLAG) "$$($(PY) -m tilebench.teach.course tutorials build/course)"
+	@first="$$($(PY) -m tilebench.teach.course tutorials build/course)" && \
+	    $(VENV)/bin/jupyter lab $(ROOT_FLAG) $(call FIRST,$$(basename "$$first")) "$$first"
 
 check: $(STAMP)  ## formatting, lint, strict types, and the layers of the package
 	@$(PY) tests/check.py
