@@ -59,7 +59,17 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != f"tilebench.{name}":
             raise
-        raise AttributeError(f"module 'tilebench' has no attribute {name!r}") from None
+        raise AttributeError(f"module 'tilebench' has no attribute {name!r}{_instead(name)}") from None
+
+
+def _instead(name: str) -> str:
+    """Why a name of TileLang's is not here, and what to use; '' for any other name."""
+    if name.startswith("_"):
+        return ""
+    from tilebench.language.modules import refusal
+
+    known = refusal(name)
+    return "" if known is None else f": {known[0]}; instead: {known[1]}"
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ import pytest
 import tilebench
 import tilebench.language as T
 from tilebench import TileError, _ffi_api
+from tilebench.language.compat import compat
 from tilebench.language.kernel import normalize_threads
 from tilebench.tvm import tirx
 
@@ -68,3 +69,11 @@ def test_a_program_shows_its_nodes():
     assert [value for value, _ in floats] == [2.5]
     assert 4 in integers
     assert order.index("Store") < order.index("For")
+
+
+def test_a_name_that_has_no_counterpart_says_what_stands_for_it() -> None:
+    with pytest.raises(AttributeError, match="instead: warnings"):
+        _ = tilebench.set_log_level
+    with pytest.raises(AttributeError, match="'nothing_like_this'$"):
+        _ = tilebench.nothing_like_this
+    assert "__" not in compat("tilelang.cached").why

@@ -111,7 +111,7 @@ def _of_module(name: str, path: str) -> Verdict:
             return Verdict(name, "refused", *refused)
         import tilebench
 
-        close = nearest(path.split(".")[0], dir(tilebench))
+        close = nearest(path.split(".")[0], [n for n in dir(tilebench) if not n.startswith("_")])
         return Verdict(name, "unknown", f"tilebench has no such name{close}")
     doc = (getattr(found, "__doc__", None) or "").strip().partition("\n")[0]
     return Verdict(name, "supported", f"tilebench.{path}" + (f": {doc}" if doc else ""))
