@@ -74,6 +74,6 @@ def test_a_program_shows_its_nodes():
 def test_a_name_that_has_no_counterpart_says_what_stands_for_it() -> None:
     with pytest.raises(AttributeError, match="instead: warnings"):
         _ = tilebench.set_log_level
-    with pytest.raises(AttributeError, match="'nothing_like_this'$"):
+    with pytest.raises(AttributeError, match=r"'nothing_like_this'$"):
         _ = tilebench.nothing_like_this
     assert "__" not in compat("tilelang.cached").why
