@@ -66,7 +66,10 @@ def test_settings_checks_and_benches(program: str, capsys: Any) -> None:
         (["add.py", "--set", "M"], "--set takes NAME=VALUE"),
         (["add.py", "--target", "gpu"], "did you mean cuda?"),
         (["add.py", "--check", "ful"], "did you mean full?"),
-        (["add.py", "--target", "interp", "--html", "a.pdf"], "write a report as"),
+        (
+            ["add.py", "--target", "interp", "--html", "a.pdf"],
+            "--html a.pdf: the name of that file ends in .html",
+        ),
         (["none.tbz"], "No such file"),
     ],
 )
@@ -82,3 +85,69 @@ def test_doctor_and_device(capsys: Any) -> None:
     out = capsys.readouterr().out
     assert "NVRTC" in out
     assert "auto means" in out
+
+
+SCALED = """
+import sys
+import tilebench.language as T
+
+@T.prim_func
+def scaled(X: T.Tensor((8,), "float32"), a: T.float32, Y: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=8) as bx:
+        for i in T.Parallel(8):
+            Y[i] = X[i] * a
+
+def expected(x, a):
+    return x * a
+
+if LEAVES:
+    sys.exit(5)
+"""
+
+
+def test_inputs_and_a_reference_are_expressions_in_the_files_names(program: str, capsys: Any) -> None:
+    Path("scaled.py").write_text(SCALED.replace("LEAVES", "False"))
+    line = ["report", "scaled.py", "--target", "interp"]
+    assert main(line) == 2
+    assert "no value for a" in capsys.readouterr().err
+    assert main([*line, "--args", "torch.ones(8), 3.0", "--ref", "expected"]) == 0
+    assert "correct against torch" in capsys.readouterr().out
+    assert main([*line, "--args", "torch.ones(8), 3.0", "--ref", "lambda x, a: x"]) == 1
+    assert main([*line, "--args", "ones(8)"]) == 2
+    assert "--args 'ones(8)': NameError" in capsys.readouterr().err
+
+
+def test_the_program_that_was_taken_is_named(program: str, capsys: Any) -> None:
+    assert main(["report", program, "--target", "interp", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "add.py has add, again: the last was taken, again" in captured.err
+    assert json.loads(captured.out)["name"] == "again"
+
+
+def test_a_saved_report_is_not_run_again(program: str, capsys: Any) -> None:
+    assert main(["report", f"{program}::add", "--target", "interp", "--json", "a.json"]) == 0
+    capsys.readouterr()
+    assert main(["report", "a.json::add", "--target", "emu"]) == 2
+    assert "leave out --target, ::add" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["::add"], "no file is named"),
+        (["folder.py"], "folder.py: Is a directory\n"),
+        (["cell.ipynb"], "is a notebook"),
+        (["junk.json"], "junk.json is not a report"),
+        (["leaves.py"], "ends Python as it is read (exit 5)"),
+        (["add.py", "--json", "a.html"], "ends in .json"),
+        (["add.py::add", "--set", "N=x"], "TypeTileError"),
+    ],
+)
+def test_odd_files_are_told_apart(program: str, line: list[str], said: str, capsys: Any) -> None:
+    Path("folder.py").mkdir()
+    Path("junk.json").write_text("junk")
+    Path("leaves.py").write_text(SCALED.replace("LEAVES", "True"))
+    assert main(["report", *line]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "report: TypeTileError" not in err

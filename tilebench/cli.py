@@ -38,6 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.add_argument(
         "--set", action="append", default=[], metavar="K=V", help="value of a name (repeatable)"
     )
+    report.add_argument(
+        "--args",
+        default=None,
+        metavar="EXPR",
+        help="the inputs, in the file's own names: 'torch.ones(64), 2'",
+    )
+    report.add_argument(
+        "--ref", default=None, metavar="EXPR", help="a function of the inputs to compare with"
+    )
     report.add_argument("--check", default="static", help="none, static, sim or full")
     report.add_argument(
         "--bench", type=int, nargs="?", const=20, default=0, metavar="N", help="time N rounds (20)"
@@ -68,7 +77,10 @@ def _report(options: argparse.Namespace) -> int:
     from tilebench.views.summary import text
 
     try:
+        _check_endings(options)
         report = _made(options)
+    except TileError:
+        raise
     except (OSError, ValueError) as error:
         print(f"tilebench report: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
         return 2
@@ -101,18 +113,91 @@ def _made(options: argparse.Namespace) -> Any:
 
     path, _, name = options.program.partition("::")
     if Path(path).suffix in (".json", ".tbz"):
+        _refuse_to_run(path, name, options)
         return read_report(Path(path))
+    program = _text(path)
+    namespace: dict[str, Any] = {"__name__": "tile_program", "__file__": path}
     try:
-        program = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
+        made = run(
+            program, name=name, target=options.target, launch=options.launch, check=options.check,
+            bench=options.bench, seed=options.seed, settings=dict(_setting(s) for s in options.set),
+            namespace=namespace, cell=path, **_evaluated(options, program, path),
+        )  # fmt: skip
+    except SystemExit as error:
+        raise ValueError(
+            f"{path} ends Python as it is read (exit {error.code}): put that under __name__ == '__main__'"
+        ) from None
+    if not name:
+        _say_choice(path, made.kernel.name, namespace)
+    return made.report
+
+
+def _check_endings(options: argparse.Namespace) -> None:
+    """Raises ValueError for a file whose name would make it something else."""
+    for option, path, ending in (("--json", options.json, ".json"), ("--html", options.html, ".html")):
+        if path not in (None, PRINT) and path.suffix != ending:
+            raise ValueError(f"{option} {path}: the name of that file ends in {ending}")
+
+
+def _refuse_to_run(path: str, name: str, options: argparse.Namespace) -> None:
+    """Raises ValueError for an option that a saved report cannot follow."""
+    given = {
+        "--target": options.target, "--set": options.set, "--args": options.args, "--ref": options.ref,
+        "--bench": options.bench, f"::{name}": name, "--no-run": not options.launch,
+    }  # fmt: skip
+    idle = [option for option, value in given.items() if value]
+    if idle:
+        raise ValueError(f"{path} is a saved report, which is not run again: leave out {', '.join(idle)}")
+
+
+def _text(path: str) -> str:
+    """The text of a program's file. Raises ValueError naming the nearest file there is."""
+    if not path:
+        raise ValueError("no file is named: FILE.py or FILE.py::NAME")
+    if Path(path).suffix == ".ipynb":
+        raise ValueError(f"{path} is a notebook: give the text of its %%tile cell in a .py file")
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError as error:
         folder = Path(path).parent
         near = nearest(Path(path).name, [p.name for p in folder.glob("*.py")]) if folder.is_dir() else ""
         raise ValueError(f"{path}: {error.strerror}{near}") from error
-    return run(
-        program, name=name, target=options.target, launch=options.launch, check=options.check,
-        bench=options.bench, seed=options.seed, settings=dict(_setting(s) for s in options.set),
-        namespace={"__name__": "tile_program", "__file__": path}, cell=path,
-    ).report  # fmt: skip
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+
+
+def _evaluated(options: argparse.Namespace, program: str, path: str) -> dict[str, Any]:
+    """The values of --args and --ref, in the names that the file defines, and torch."""
+    if options.args is None and options.ref is None:
+        return {}
+    import torch
+
+    from tilebench.kernel.program import define
+
+    scope: dict[str, Any] = {"__name__": "tile_program", "__file__": path, "torch": torch}
+    define(program, scope, cell=path)
+    made: dict[str, Any] = {}
+    for key in ("args", "ref"):
+        text = getattr(options, key)
+        if text is None:
+            continue
+        try:
+            made[key] = eval(text, scope)
+        except Exception as error:
+            raise ValueError(f"--{key} {text!r}: {type(error).__name__}: {error}") from error
+    if "args" in made and not isinstance(made["args"], tuple | list):
+        made["args"] = (made["args"],)
+    return made
+
+
+def _say_choice(path: str, name: str, namespace: dict[str, Any]) -> None:
+    """Which program was taken, where a file has several and none was named."""
+    from tilebench.kernel.program import as_program
+
+    known = [n for n, v in namespace.items() if not n.startswith("_") and as_program(v, namespace) is not None]
+    if len(known) > 1:
+        said = f"{path} has {', '.join(known)}: the last was taken, {name}; {path}::NAME takes another"
+        print(said, file=sys.stderr)
 
 
 def _setting(item: str) -> tuple[str, Any]:

@@ -420,3 +420,18 @@ def test_the_threads_of_a_launch_say_whose_they_are() -> None:
     assert rows["threads"].startswith(f"{report.resources.threads} a block as launched on a GPU (")
     assert "128 that only fetch tiles, the producer)" in rows["threads"]
     assert dict(summary.resources(add("cpu").report))["threads"] == "32 a block, grid 2"
+
+
+def test_a_plain_function_that_returns_something_is_no_program() -> None:
+    text = ADD + "\ndef expected(x):\n    return x + 1\n"
+    scope: dict[str, Any] = {"N": 64, "DTYPE": "float32"}
+    assert tilebench.run(text, namespace=scope, target="interp").kernel.name == "add"
+    with pytest.raises(TileError, match="no tile program"):
+        tilebench.run("def expected(x):\n    return x + 1\n", target="interp")
+    inner = "\n".join("    " + line for line in ADD.splitlines())
+    makers = f"def one(N, DTYPE='float32'):\n{inner}\n    return add\n\ndef other(N):\n    return one(N)\n"
+    for name in ("one", "other", ""):
+        made = tilebench.run(
+            makers + "def expected(x):\n    return x\n", name=name, settings={"N": 64}, target="interp"
+        )
+        assert made.kernel.name == "add"

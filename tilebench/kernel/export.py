@@ -57,7 +57,7 @@ def read_report(path: Path) -> Report:
         if not isinstance(data, dict):
             raise ValueError("no report in it")
         return from_json(Report, data)
-    except (KeyError, TypeError, zipfile.BadZipFile, EOFError) as error:
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise ValueError(f"{path.name} is not a report: {error}") from error
 
 

@@ -13,6 +13,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.decorator import JitFunction, compile, jit
 from tilebench.kernel.profiler import TensorSupplyType, supply
+from tilebench.kernel.recall import names_in
 from tilebench.kernel.settings import overruled
 from tilebench.kernel.target import device_of
 from tilebench.kernel.tune import TunedFunction
@@ -47,7 +48,7 @@ def define(
         first_line,
     )
     defined = parse_module(source, scope, lambda tree: overruled(tree, settings))
-    programs = {n: p for n, v in defined.items() if (p := as_program(v)) is not None}
+    programs = {n: p for n, v in defined.items() if (p := as_program(v, scope)) is not None}
     if name and programs and name not in programs:
         raise SyntaxTileError(
             "TB110",
@@ -67,18 +68,31 @@ def define(
     return program, source
 
 
-def as_program(value: Any) -> Any:
-    """`value` when it is something that becomes a kernel (a plain function is wrapped), else None."""
-    from tilebench.language.parse import PrimFunc, is_factory, is_tile_program
+def as_program(value: Any, scope: Mapping[str, Any]) -> Any:
+    """`value` when it is something that becomes a kernel (a plain function is wrapped), else None.
+
+    A plain function is one when it has a program inside, or is a factory that calls one of `scope`: not when
+    it just returns something, as a reference does.
+    """
+    from tilebench.language.parse import PrimFunc, has_program, is_factory, is_tile_program
 
     if isinstance(value, JitFunction | TunedFunction | PrimFunc):
         return value
     if inspect.isfunction(value):
-        if is_factory(value):
+        called = (scope.get(n) for n in names_in(value.__code__))
+        if has_program(value) or (is_factory(value) and any(_makes_program(f) for f in called)):
             return jit(value)
         if is_tile_program(value):
             return value if _annotated(value) else jit(value)
     return None
+
+
+def _makes_program(value: Any) -> bool:
+    from tilebench.language.parse import PrimFunc, has_program
+
+    return isinstance(value, JitFunction | TunedFunction | PrimFunc) or (
+        inspect.isfunction(value) and has_program(value)
+    )
 
 
 def _annotated(function: Callable[..., Any]) -> bool:

@@ -397,13 +397,23 @@ def _definition(function: Callable[..., Any]) -> ast.FunctionDef | None:
         return None
 
 
-def is_factory(function: Callable[..., Any]) -> bool:
-    """Whether the function has a @T.prim_func inside (and so returns one)."""
+def has_program(function: Callable[..., Any]) -> bool:
+    """Whether the function has a @T.prim_func inside."""
     node = _definition(function)
-    if node is None:
-        return True
+    return node is not None and _has_program(node)
+
+
+def _has_program(node: ast.FunctionDef) -> bool:
     nested = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef) and n is not node]
-    if any(_names(d) & {"prim_func"} for n in nested for d in n.decorator_list):
+    return any(_names(d) & {"prim_func"} for n in nested for d in n.decorator_list)
+
+
+def is_factory(function: Callable[..., Any]) -> bool:
+    """Whether a function that is a kernel for sure returns its program: it has a @T.prim_func inside, or no
+    launch, and returns something.
+    """
+    node = _definition(function)
+    if node is None or _has_program(node):
         return True
     if any(
         isinstance(n, ast.AnnAssign) and n.value is None and _names(n.annotation) & _DECLARED
@@ -445,6 +455,7 @@ def is_tile_program(function: Callable[..., Any]) -> bool:
 __all__ = [
     "PrimFunc",
     "TensorSpec",
+    "has_program",
     "is_factory",
     "is_tile_program",
     "parse_eager",
