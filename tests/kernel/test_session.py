@@ -435,3 +435,16 @@ def test_a_plain_function_that_returns_something_is_no_program() -> None:
             makers + "def expected(x):\n    return x\n", name=name, settings={"N": 64}, target="interp"
         )
         assert made.kernel.name == "add"
+
+
+def test_what_is_right_beside_an_error_was_not_searched_for_races_either() -> None:
+    text = """\
+@T.prim_func
+def f(X: T.Tensor((8, 8), "float32"), Y: T.Tensor((8, 8), "float32")):
+    with T.Kernel(1, threads=32):
+        for i, j in T.Parallel(8, 8):
+            Y[0, j] = X[i, j]
+"""
+    report = tilebench.run(text, target="cpu").report
+    assert report.ok is False
+    assert report.verdict.endswith("; races were not looked at (--check sim does)")

@@ -21,6 +21,7 @@ def verdict(diffs: Sequence[DiffInfo], findings: Sequence[Finding], ran: bool) -
     decided = [d for d in diffs if d.verdict != "unchecked"]
     bad = [d for d in decided if d.verdict == "fail"]
     errors = [f for f in findings if f.severity == "error"]
+    unseen = "; races were not looked at (--check sim does)" * any(f.kind == UNSEEN for f in findings)
     if bad:
         first = bad[0]
         text = (
@@ -29,11 +30,10 @@ def verdict(diffs: Sequence[DiffInfo], findings: Sequence[Finding], ran: bool) -
         )
         return (f"{text}; {errors[0].text}" if errors else text), False
     if errors:
-        rest = f"; {right(decided)}" if decided else ""
+        rest = f"; {right(decided)}{unseen}" if decided else ""
         return errors[0].text + rest, False
     if decided:
-        unseen = any(f.kind == UNSEEN for f in findings)
-        return right(decided) + "; races were not looked at (--check sim does)" * unseen, True
+        return right(decided) + unseen, True
     if not ran:
         return "not run", None
     return "ran, not checked" + (f": {diffs[0].how}" if diffs else ""), None
