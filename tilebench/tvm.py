@@ -1,9 +1,11 @@
 """`tilebench.tvm`: the few names of TVM that programs use beside the language. TVM itself is not here.
 
 `DataType("float16").bits`; `target.Target(...)`, as a value and as a context in which it is the target;
+`transform.PassContext(config=...)`, a context in which its pass configs hold;
 `tirx.decl_buffer(...)`, a buffer outside of any program, to look at; `tirx.stmt_functor.post_order_visit`,
 which shows the nodes of a program's tile IR, with `tirx.FloatImm` and `tirx.IntImm` for the constants among
-them; and `error`, whose names are those of tilebench's errors.
+them, and the few that build an expression (`const`, `Cast`, `reinterpret`, `Select`, `Min`, `Max`, `PrimExpr`
+for their type); and `error`, whose names are those of tilebench's errors.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ from tilebench.ir.tile import Buffer, Region, Stmt
 from tilebench.language.alloc import as_shape
 from tilebench.language.dtypes import NAMED
 from tilebench.language.dtypes import dtype as DataType
+from tilebench.language.math import Cast, Select, reinterpret
+from tilebench.language.math import max as maximum
+from tilebench.language.math import min as minimum
 
-__all__ = ["DataType", "error", "target", "tirx"]
+__all__ = ["DataType", "error", "target", "tirx", "transform"]
 
 
 class Target(str):
@@ -63,6 +68,16 @@ def decl_buffer(shape: Any, dtype: Any = "float32", name: str = "buffer") -> Buf
     return Buffer(name, tuple(as_expr(s) for s in as_shape(shape)), kind, "global")
 
 
+def constant(value: Any, dtype: Any = "int32") -> Expr:
+    """`tirx.const(6, "uint16")`."""
+    return Cast(dtype, value)
+
+
+def reinterpreted(dtype: Any, value: Any) -> Expr:
+    """`tirx.reinterpret("uint32", x)`: T.reinterpret with its arguments the other way round."""
+    return reinterpret(value, dtype)
+
+
 class _Constants(type):
     """The type of FloatImm and IntImm: their instances are the tile IR's constants of one kind."""
 
@@ -85,9 +100,32 @@ def post_order_visit(node: Stmt | Expr | Region, visit: Callable[[Any], Any]) ->
     visit(node)
 
 
+class PassContext:
+    """A context whose pass configs hold for what is compiled in it."""
+
+    def __init__(self, opt_level: int = 2, config: Any = None) -> None:
+        del opt_level
+        self.config: dict[Any, Any] = dict(config or {})
+        self._entered: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> PassContext:
+        here = (*config.current().pass_configs, *self.config.items())
+        context = config.using(pass_configs=here)
+        context.__enter__()
+        self._entered.append(context)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered.pop().__exit__(kind, value, trace)
+
+
 target = SimpleNamespace(Target=Target)
+transform = SimpleNamespace(PassContext=PassContext)
 tirx = SimpleNamespace(
-    decl_buffer=decl_buffer, FloatImm=FloatImm, IntImm=IntImm,
+    decl_buffer=decl_buffer, FloatImm=FloatImm, IntImm=IntImm, PrimExpr=Expr, const=constant, Cast=Cast,
+    reinterpret=reinterpreted, Select=Select, Min=minimum, Max=maximum,
     stmt_functor=SimpleNamespace(post_order_visit=post_order_visit),
 )  # fmt: skip
 error = SimpleNamespace(TVMError=TileError, InternalError=TileError)

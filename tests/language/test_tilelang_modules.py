@@ -77,3 +77,25 @@ def test_a_name_that_has_no_counterpart_says_what_stands_for_it() -> None:
     with pytest.raises(AttributeError, match=r"'nothing_like_this'$"):
         _ = tilebench.nothing_like_this
     assert "__" not in compat("tilelang.cached").why
+
+
+def test_tvms_own_names_build_expressions():
+    def decoded(bits):  # four bits of a word as a small number, written as TVM writes it
+        low = tirx.Cast("int32", bits & tirx.const(7, "uint32"))
+        sign = bits >> tirx.const(3, "uint32") & tirx.const(1, "uint32")
+        value = tirx.Select(sign == tirx.const(1, "uint32"), -low, low)
+        return tirx.Max(tirx.Min(value, tirx.const(5)), tirx.const(-5))
+
+    @T.prim_func
+    def f(X: T.Tensor((16,), "uint32"), Y: T.Tensor((16,), "int32"), Z: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                Y[i] = decoded(X[i])
+                Z[i] = tirx.reinterpret("float32", X[i] << 23)
+
+    x, y, z = np.arange(16, dtype=np.uint32), np.zeros(16, np.int32), np.zeros(16, np.float32)
+    tilebench.compile(f, target="cpu")(x, y, z)
+    low = (x & 7).astype(np.int32)
+    np.testing.assert_array_equal(y, np.clip(np.where(x >> 3 & 1, -low, low), -5, 5))
+    np.testing.assert_array_equal(z, (x << 23).view(np.float32))
+    assert isinstance(tirx.const(1), tirx.PrimExpr)
