@@ -3,8 +3,9 @@ stores."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from tilebench.errors import TypeTileError
@@ -126,7 +127,27 @@ def _copy(
     if isinstance(dst, Load) and (scalar_source or isinstance(src, Load)):
         return Store(dst.buffer, dst.indices, as_expr(src).astype(dst.dtype))
     source, destination = pair(src, dst, "the source", "the destination")
+    destination = _filled(source, destination)
     return Copy(source, destination, coalesced_width, disable_tma, asynchronous, prefer)
+
+
+def _filled(source: Region, destination: Region) -> Region:
+    """The destination; the part that the source fills, where a larger slice of the same scope was given.
+
+    TileLang goes over the extents of the source there, so programs of its exist; what is left out is told.
+    """
+    a, b = source.extents, destination.extents
+    larger = len(a) == len(b) and a != b and all(x <= y for x, y in zip(a, b, strict=True))
+    if not larger or 1 in a or source.dropped or destination.dropped:
+        return destination
+    if source.buffer.scope != destination.buffer.scope or destination.is_whole or source.is_whole:
+        return destination
+    warnings.warn(
+        f"copy: the slice of {destination.buffer.name} is {shape_text(b)}, that of {source.buffer.name} "
+        f"{shape_text(a)}: {shape_text(a)} elements are copied, the rest of {destination.buffer.name} stays",
+        stacklevel=4,
+    )
+    return replace(destination, extents=a)
 
 
 def copy(
