@@ -138,3 +138,20 @@ def test_a_buffer_of_no_program_can_be_viewed() -> None:
     assert not octets.same_as(nibbles)
     with pytest.raises(AssertionError):
         T.view(nibbles, (4, 4), dtype=T.uint8)
+
+
+def test_a_factory_is_to_be_called() -> None:
+    def copies(rows: int, columns, dtype="float32"):
+        @T.prim_func
+        def copy(X: T.Tensor((rows, columns), dtype), Y: T.Tensor((rows, columns), dtype)):
+            with T.Kernel(1, threads=32):
+                T.copy(X, Y)
+
+        return copy
+
+    for use in (tilebench.compile, tilebench.run):
+        with pytest.raises(
+            TileError, match=r"TB110.*a factory[\s\S]*call it: copies\(rows=..., columns=...\)"
+        ):
+            use(copies)
+    assert tilebench.run(copies(8, 8), target="interp").report.ok

@@ -77,6 +77,15 @@ def _parsed(function: Any, source: Source | None) -> Kernel:
     at = frame.loc(node)
     order: list[str] = []
     defaults = _defaults(plain)
+    if _has_program(node) and not any(isinstance(n, ast.With) for n in node.body):
+        required = [f"{a.arg}=..." for a in _parameters(node, frame) if a.arg not in defaults]
+        raise SyntaxTileError(
+            "TB110",
+            f"{plain.__name__} is not a tile program but a factory of one",
+            at=at,
+            why="it has a @T.prim_func inside, whose text depends on the factory's parameters",
+            fix=f"call it: {plain.__name__}({', '.join(required)})",
+        )
     for argument in _parameters(node, frame):
         name, place = argument.arg, frame.loc(argument)
         annotation = _dtype_like(_annotation(walker, plain, argument, frame))
