@@ -94,3 +94,15 @@ def test_a_guard_with_the_sizes_exchanged_is_not_called_a_matter_of_the_grid() -
 def test_the_number_of_those_outside_is_recognised() -> None:
     assert check(980, "t01.p2").kinds == ("slip",)
     assert check(44, "t01.p2").passed
+
+
+def test_indices_that_are_held_at_the_edge_write_its_elements_more_than_once() -> None:
+    row, column = "T.min(by * 32 + i, M - 1)", "T.min(bx * 32 + j, N - 1)"
+    text = edited(
+        SKELETON,
+        ("T.Kernel(N // 32, M // 32,", "T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 32),"),
+        (COPY, f"                Y[{row}, {column}] = X[{row}, {column}]"),
+    )
+    found = check(factory(text), "t01.q1")
+    assert found.kinds == ("written-twice",), str(found)
+    assert "same value" in str(found)
