@@ -448,3 +448,12 @@ def f(X: T.Tensor((8, 8), "float32"), Y: T.Tensor((8, 8), "float32")):
     report = tilebench.run(text, target="cpu").report
     assert report.ok is False
     assert report.verdict.endswith("; races were not looked at (--check sim does)")
+
+
+@absent
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64", "float8_e4m3fn", "bool"])
+def test_outputs_of_every_type_come_back_from_the_emulated_blocks(dtype: str) -> None:
+    result = tilebench.run(ADD.replace(" + 1", ""), target="cuda:sm_90a", namespace={"N": 64, "DTYPE": dtype})
+    assert result.report.ok
+    given, made = (v.view(torch.uint8) for v in result.values)
+    assert torch.equal(given, made)

@@ -319,7 +319,7 @@ def check_emulated(
     for param, value, made in zip(kernel.params, values, looked.values, strict=True):
         mask = covered.get(param.name)
         if mask is not None:
-            _take(value, made, mask)
+            outputs.assign(value, made, mask)
     return Checked(diffs, findings, looked.counts)
 
 
@@ -338,17 +338,6 @@ def _covered(
         elif mark is not None:
             found[param.name] = ~mark
     return found
-
-
-def _take(value: Any, made: Any, mask: np.ndarray) -> None:
-    """value[mask] = made[mask], in NumPy or torch."""
-    if isinstance(value, np.ndarray):
-        value[mask] = made[mask]
-        return
-    import torch
-
-    where = torch.from_numpy(mask)  # pyright: ignore[reportUnknownMemberType] # torch's own gap
-    value[where] = made[where]
 
 
 def error_finding(error: TileError) -> Finding:

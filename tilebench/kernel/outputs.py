@@ -90,13 +90,19 @@ def put_back(kernel: Kernel, values: Sequence[Any], before: Sequence[Any], masks
         mask = masks.get(param.name)
         if mask is None:
             continue
-        if isinstance(value, np.ndarray):
-            value[mask] = old[mask]
-        else:
-            import torch
+        assign(value, old, mask)
 
-            where = torch.from_numpy(mask).to(value.device)  # pyright: ignore[reportUnknownMemberType] # torch's gap
-            value[where] = old.to(value.device)[where]
+
+def assign(value: Any, made: Any, mask: np.ndarray) -> None:
+    """value[mask] = made[mask], in NumPy or torch; their bytes, since torch assigns few types by a mask."""
+    if isinstance(value, np.ndarray):
+        value[mask] = made[mask]
+        return
+    import torch
+
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
+    where = torch.from_numpy(mask).to(value.device)  # pyright: ignore[reportUnknownMemberType] # torch's gap
+    value.detach().view(bits)[where] = made.detach().to(value.device).view(bits)[where]
 
 
 def findings(kernel: Kernel, values: Sequence[Any], masks: Mapping[str, np.ndarray]) -> list[Finding]:
