@@ -457,3 +457,50 @@ def test_outputs_of_every_type_come_back_from_the_emulated_blocks(dtype: str) ->
     assert result.report.ok
     given, made = (v.view(torch.uint8) for v in result.values)
     assert torch.equal(given, made)
+
+
+EMPTY = """\
+n = T.dynamic("n")
+@T.prim_func
+def empty(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+    with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
+        for i in T.Parallel(32):
+            if bx * 32 + i < n:
+                Y[bx * 32 + i] = X[bx * 32 + i]
+"""
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "emu", "cuda:sm_90a"])
+def test_a_grid_without_blocks_has_no_steps_and_no_times_and_says_so(target: str) -> None:
+    args = (torch.ones(0), torch.empty(0))
+    result = tilebench.run(EMPTY, args=args, target=target, steps=(), trace_warps=True)
+    said = [f.text for f in result.report.findings]
+    assert "--steps recorded nothing: the grid is empty" in said
+    assert any(t.startswith("--trace-warps timed nothing") for t in said)
+
+
+IN_TURN = """\
+@T.prim_func
+def in_turn(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.Parallel(64):
+            Y[i] = X[i]
+    with T.Kernel(2, threads=32) as bx:
+        for i in T.Parallel(32):
+            Y[bx * 32 + i] = Y[bx * 32 + i] + bx
+"""
+
+
+def test_of_a_program_of_several_launches_the_first_is_recorded() -> None:
+    for ref in (None, lambda x: x):  # the second makes block 1 of the second launch the wrong one
+        args = (torch.ones(64), torch.empty(64))
+        report = tilebench.run(IN_TURN, args=args, ref=ref, target="interp", steps=()).report
+        assert report.ok is (ref is None)
+        assert report.traces[0].block == (0,)
+        assert report.traces[0].note == "the first of 2 launches"
+
+
+@absent
+def test_launches_that_no_gpu_and_no_emulator_ran_are_called_compiled() -> None:
+    report = tilebench.run(IN_TURN, target="cuda:sm_90a").report
+    assert (report.verdict, report.ok) == ("compiled, not run", None)

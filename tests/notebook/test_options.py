@@ -175,6 +175,11 @@ def test_an_override_that_was_not_run_says_so(shell: Any, tmp_path: Path) -> Non
     path = tmp_path / "mine.cu"
     path.write_text(path.read_text().replace("\n}", "\n// mine\n}"))
     assert "compiled, not run" in findings(run(shell, "--override mine.cu", target="cuda"))
+    said = findings(run(shell, "--override mine.cu --trace-warps", target="cuda"))
+    assert "--trace-warps timed the generated text, not the edited one" in said
+    path.unlink()
+    run(shell, "--override mine.cu --quiet", target="cuda")
+    assert "the edited one" not in findings(run(shell, "--override mine.cu --trace-warps", target="cuda"))
 
 
 @pytest.mark.parametrize("ending", ["tbz", "json", "html"])

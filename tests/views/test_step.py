@@ -15,7 +15,7 @@ import pytest
 from tests.views.fixture import load
 from tests.views.test_bundle import node
 from tilebench.codec import to_json
-from tilebench.report import TraceStep
+from tilebench.report import Trace, TraceStep
 from tilebench.views import step, whole
 from tilebench.views import trace as codec
 
@@ -150,3 +150,17 @@ def test_the_filmstrip_is_a_picture_with_a_table() -> None:
     assert "k = 1, step 4" in table
     assert "T.gemm(A_shared, B_shared, C_local)" in table
     assert "time travel" in whole.html(load())
+
+
+def test_key_steps_look_at_each_step_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load().traces[0]
+    asked: list[int] = []
+    looked = codec.loop_of
+
+    def counted(trace: Trace) -> str:
+        asked.append(1)
+        return looked(trace)
+
+    monkeypatch.setattr(codec, "loop_of", counted)
+    codec.key_steps(trace)
+    assert len(asked) == 1

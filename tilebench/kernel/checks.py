@@ -25,7 +25,7 @@ from tilebench.kernel.args import bind
 from tilebench.kernel.emulate import emulate
 from tilebench.kernel.progress import Progress
 from tilebench.kernel.reporting import span
-from tilebench.kernel.verdict import UNSEEN
+from tilebench.kernel.verdict import NOT_RUN, UNSEEN
 from tilebench.kernel.writers import block_writing
 from tilebench.profiling.work import count
 from tilebench.report import DiffInfo, Finding
@@ -294,6 +294,9 @@ def check_emulated(
     kernel.last_call = bind(kernel.prim, values, "cpu", host_arrays=True)
     looked = examine(kernel, before, rule.seed, all_blocks=level == "full")
     if level == "none" or not looked.blocks:
+        if not looked.blocks:
+            text = "no block was run: there is no GPU here, and the emulator could not stand in for it"
+            looked.findings.append(Finding(NOT_RUN, "warning", text))
         if rule.ref is not None:
             looked.findings.append(
                 Finding(

@@ -20,6 +20,8 @@ from tilebench.report import CodeText, Finding
 if TYPE_CHECKING:
     from tilebench.kernel.compiled import Kernel
 
+EDITED = "override-edited"
+"""The kind of the finding that says that edited text was compiled."""
 _MARK = "// tilebench: generated as "
 
 
@@ -53,7 +55,7 @@ def override(kernel: Kernel, where: str | Path) -> Finding:
     note = f"{path} was compiled in place of the generated text"
     if stale:
         note += "; the program has changed since the file was written: delete it to start again"
-    return Finding("override", "warning" if stale else "info", note)
+    return Finding(EDITED, "warning" if stale else "info", note)
 
 
 def _matched(before: str, after: str) -> list[int]:

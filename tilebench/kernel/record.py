@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilebench import compiler
 from tilebench.backends.recording import Full, Log, Step
 from tilebench.errors import LaunchError, TileError, nearest
+from tilebench.ir.launches import launches
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args as arguments
 from tilebench.kernel import tracing, verify
@@ -349,6 +350,9 @@ def _tile_trace(
         log.steps, ops_of(prim), names_of(prim), lambda s: line_of(s.loc),
         source.text.split("\n") if source else (), source.first_line if source else 1,
     )  # fmt: skip
+    if kernel.prim.then is not None:
+        first = f"the first of {len(launches(kernel.prim))} launches"
+        note = f"{note}; {first}" if note else first
     base = Trace("tile", place, call.grid, (), (), (), note=note, stopped=stopped)
     checks: dict[int, list[tracing.Check]] = {}
     if fresh is not None:

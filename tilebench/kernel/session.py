@@ -15,6 +15,7 @@ from tilebench.errors import LaunchError, TileError
 from tilebench.kernel import checks, timing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.outputs import poison
+from tilebench.kernel.override import EDITED
 from tilebench.kernel.program import define, prepare
 from tilebench.kernel.reporting import device_label, make_report
 from tilebench.kernel.settings import check_program, check_text, in_force
@@ -163,8 +164,13 @@ def run(
     )  # fmt: skip
     if steps is not None:
         report = _with_steps(report, kernel, before, steps, cta)
+    plain = kernel
+    if detail and any(f.kind == EDITED for f in said):  # timers are put in where text is generated
+        text = "--trace-warps timed the generated text, not the edited one: no timers can be put into that"
+        report = replace(report, findings=(*report.findings, Finding("not-done", "warning", text)))
+        plain = Kernel(kernel.prim, kernel.target, config=kernel.config)
     if detail:
-        report = _with_warps(report, kernel, before, cta, detail, isolated=launcher is not None)
+        report = _with_warps(report, plain, before, cta, detail, isolated=launcher is not None)
     return Result(kernel, report, values)
 
 
@@ -225,9 +231,24 @@ def _with_steps(
     from tilebench.kernel.record import trace_of, with_traces
     from tilebench.kernel.writers import worst_block
 
-    place = cta if cta is not None else worst_block(report) or (0, 0, 0)
-    trace = trace_of(kernel, before, block=tuple(place), buffers=list(steps) or None, reference="oracle")
-    return with_traces(report, trace)
+    def traced(block: Sequence[int]) -> Report:
+        made = trace_of(kernel, before, block=tuple(block), buffers=list(steps) or None, reference="oracle")
+        return with_traces(report, made)
+
+    if cta is not None:
+        return traced(cta)
+    try:
+        return traced(worst_block(report) or (0, 0, 0))
+    except LaunchError as error:
+        if error.code != "TB614":
+            raise
+    try:  # the worst element may be of a later launch, whose blocks are others
+        return traced((0, 0, 0))
+    except LaunchError as error:
+        if error.code != "TB614":
+            raise
+        empty = _not_done(steps=True, why="the grid is empty")
+        return replace(report, findings=(*report.findings, *empty))
 
 
 def _with_warps(

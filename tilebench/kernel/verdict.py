@@ -9,6 +9,8 @@ from tilebench.report import DiffInfo, Finding
 BOUND = "running error bound"
 UNSEEN = "races-unseen"
 """The kind of the finding that says that nobody looked for races."""
+NOT_RUN = "not-run"
+"""The kind of the finding that says that the kernel was compiled, and nothing of it was run."""
 EXPLAINED = (
     "how the verdict is reached: the oracle evaluates the program in float64 and adds up, for each element, "
     "how far rounding in the program's own types can move its value; that is the running error bound, and a "
@@ -36,6 +38,8 @@ def verdict(diffs: Sequence[DiffInfo], findings: Sequence[Finding], ran: bool) -
         return right(decided) + unseen, True
     if not ran:
         return "not run", None
+    if any(f.kind == NOT_RUN for f in findings):
+        return "compiled, not run", None
     return "ran, not checked" + (f": {diffs[0].how}" if diffs else ""), None
 
 

@@ -214,11 +214,12 @@ def loop_of(trace: Trace) -> str:
     return max(counts, key=lambda name: counts[name]) if counts else ""
 
 
-def iteration(trace: Trace, step: int) -> int | None:
-    """The iteration of the outermost loop that a step is in, None outside."""
+def iteration(trace: Trace, step: int, loop: str | None = None) -> int | None:
+    """The iteration of the outermost loop that a step is in, None outside. loop: what loop_of gives."""
     s = trace.steps[step]
     names = trace.sites[s.site].vars
-    return s.at[0] if names and names[0] == loop_of(trace) and s.at else None
+    loop = loop_of(trace) if loop is None else loop
+    return s.at[0] if names and names[0] == loop and s.at else None
 
 
 def key_steps(trace: Trace, limit: int = 8) -> list[int]:
@@ -228,8 +229,9 @@ def key_steps(trace: Trace, limit: int = 8) -> list[int]:
     if not trace.steps:
         return []
     ends: dict[int, int] = {}
+    loop = loop_of(trace)
     for k in range(len(trace.steps)):
-        i = iteration(trace, k)
+        i = iteration(trace, k, loop)
         if i is not None:
             ends[i] = k
     chosen = list(ends.values()) or list(range(len(trace.steps)))
