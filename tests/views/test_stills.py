@@ -98,7 +98,7 @@ def test_text_says_the_verdict_and_where_every_figure_comes_from() -> None:
     text = repr(Board(load(), static=True))
     assert text.splitlines()[0].startswith("matmul on cuda:sm_90a: FAIL, C is wrong: 8192")
     for line in text.splitlines()[1:]:
-        if line.startswith(("  compile", "  flops", "  bytes", "  predicted", "  occupancy")):
+        if line.startswith(("  compile", "  arithmetic", "  bytes to move", "  predicted", "  occupancy")):
             assert any(word in line for word in ("predicted", "measured", "simulated")), line
 
 

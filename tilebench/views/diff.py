@@ -77,7 +77,9 @@ def paint(ax: Any, d: DiffInfo) -> None:
         f"{clip(d.output, 14)} against {clip(d.against, 10)}: {d.verdict}",
         {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET),
     )
-    lines = [f"{d.wrong} of {d.checked} wrong; worst {number(d.max_ratio)} x bound", d.pattern or d.how]
+    which = " (yellow to red)" if d.wrong and d.heat is not None else ""
+    worst = f"{d.wrong} of {d.checked} wrong{which}; worst {number(d.max_ratio)} × bound"
+    lines = [worst, d.pattern or d.how]
     for k, line in enumerate(lines):
         write(ax, 0.0, -0.06 - 0.075 * k, clip(line, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
 

@@ -36,7 +36,6 @@ CONTEXT = 2
 LEVELS = ("cell", "tile", "thread", "cuda", "ptx", "sass", "llvm", "asm")
 
 FIRST = ("run_ms", "predicted_us")
-SPOKEN = {"run_ms": "time of a run", "predicted_us": "predicted time", "compile_ms": "compile time"}
 PARTS_OF_COMPILE = frozenset(["emit_ms", "nvrtc_ms", "build_ms", "ptxas_ms", "llvm_ms", "optimise_ms"])
 """Shown in the figures, too much for a card: `compile time` has them in it."""
 
@@ -102,7 +101,7 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
             continue
         group: Group = "time" if name.endswith(("_us", "_ms")) else "resource"
         judged = None if name in ("flops", "bytes", "compile_ms") else True
-        _figure(rows, group, SPOKEN.get(name) or plain(name), old, new, judged, name)
+        _figure(rows, group, plain(name), old, new, judged, name)
     limits = [r.roofline.limiter if r.roofline else None for r in (before, after)]
     add("time", "limited by", limits[0], limits[1])
     old_ops, new_ops = ({o.id: o for o in r.ops} for r in (before, after))

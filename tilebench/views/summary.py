@@ -51,9 +51,19 @@ def shares(report: Report) -> str:
     return f"{where} ({own} of the program and {fetching} that only fetch tiles, the producer)"
 
 
+SPOKEN = {
+    "run_ms": "time of a run",
+    "predicted_us": "predicted time",
+    "compile_ms": "compile time",
+    "flops": "arithmetic",
+    "bytes": "bytes to move",
+}
+"""Figures whose names say too little."""
+
+
 def plain(name: str) -> str:
-    """A figure's name in words, without the unit that its value carries: 'compile_ms' is 'compile'."""
-    return name.removesuffix("_ms").removesuffix("_us").replace("_", " ")
+    """A figure's name in words, without the unit that its value carries: 'build_ms' is 'build'."""
+    return SPOKEN.get(name) or name.removesuffix("_ms").removesuffix("_us").replace("_", " ")
 
 
 def figures(report: Report) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ import { h, inkOn, onTheme } from "./kit.js";
  * @property {(r: number) => string} [rowLabel] written left of the rows, where there is room
  * @property {(c: number) => string} [columnLabel] written above the columns
  * @property {(r: number, c: number) => boolean} [gap] cells that the keyboard steps over
+ * @property {number[]} [columnMarks] columns where the labels start anew
  * @property {number[]} [rowMarks] rows that have a label whatever the room (the bands of a wrapped tile)
  * @property {(r: number, c: number) => string[]} [text] one or two lines for a cell
  * @property {number} [aspect] width over height of a cell
@@ -113,9 +114,11 @@ export function grid(el, label, events) {
     if (data.columnLabel) {
       ctx.textAlign = "center";
       const every = step(30 / w());
-      for (let c = Math.ceil(c0 / every) * every; c < c1; c += every) {
+      const starts = data.columnMarks ?? [0];
+      for (let c = c0; c < c1; c++) {
+        if ((c - (starts.filter((s) => s <= c).pop() ?? 0)) % every) continue;
         const x = left() + view.x + (c + 0.5) * w(), text = data.columnLabel(c);
-        if (text && x + text.length * 3.1 < left() + view.width + 12) ctx.fillText(text, x, top() - 6);
+        if (text && x + text.length * 3.1 <= left() + view.width) ctx.fillText(text, x, top() - 6);
       }
     }
   }

@@ -1,6 +1,6 @@
 // Who holds each element: the tensor view (cell -> thread, register), the hardware view (thread, register -> element) and the
 // instruction view (one matrix instruction with its operands).
-import { h, choice, button, empty, lit, buffersAt, swatch, lineButton, table, number, LANES, WARPS, hues, ramp } from "./kit.js";
+import { h, choice, button, empty, lit, buffersAt, swatch, lineButton, table, number, LANES, WARPS, hues, PIECES, ramp } from "./kit.js";
 import { grid, roomFor } from "./grid.js";
 import { triple, productOf } from "./mma.js";
 import { open, inflated } from "./trace.js";
@@ -175,13 +175,13 @@ export function draw(el, state, act) {
     if (own.mode === "warp") return warpColours[(thread >> 5) % warpColours.length];
     if (own.mode === "register") return registerColours[reg];
     if (own.mode === "bank" && p.bytes) return bankColours[math.bankOf(p.start + p.bytes[element])];
-    if (own.mode === "instruction") return instructionColours[(Math.floor(reg / p.instructions.per) * 5) % 12];
+    if (own.mode === "instruction") return instructionColours[Math.floor(reg / p.instructions.per) % 8];
     if (own.mode === "value" && seen) return valueColour(seen.values[element]);
     return LANES[thread & 7];
   }
   /** @type {any} */ let seen = undefined;
   let warpColours = WARPS, registerColours = ramp(1), low = 0, high = 1;
-  const bankColours = hues(32), instructionColours = hues(12), valueRamp = ramp(64);
+  const bankColours = hues(32), instructionColours = PIECES, valueRamp = ramp(64);
   const valueColour = (v) => (Number.isFinite(v) ? valueRamp[Math.round(63 * (high > low ? (v - low) / (high - low) : 0))] : [255, 0, 200]);
 
   /** The tile as this view sees it, wrapped where it would be a strip. */
@@ -199,7 +199,7 @@ export function draw(el, state, act) {
         ...cut, elementAt, placeAt: (r, c) => cut.origin(r, c),
         cellOf: (e) => (e >= 0 && held.thread[e] >= 0 ? cut.cellOf(held.thread[e] * held.registers + held.register[e]) : null),
         cellOfPlace: (t, r) => cut.cellOf(t * held.registers + r),
-        rowName: (r) => { const [t] = cut.origin(r, 0); return `T${t}`; }, columnName: (c) => (cut.along === "rows" ? "" : `r${cut.origin(0, c)[1]}`),
+        rowName: (r) => { const [t] = cut.origin(r, 0); return `T${t}`; }, columnName: (c) => (cut.isGap(0, c) ? "" : `r${cut.origin(0, c)[1]}`),
         aspect: info.registers <= 16 ? 1.6 : 1,
       };
     }
@@ -274,6 +274,7 @@ export function draw(el, state, act) {
     const bands = shape.along === "columns" ? Array.from({ length: shape.count }, (_, k) => k * ((rows + 1) / shape.count)) : undefined;
     g.set({
       rows, columns, colours, edges, text, hatch, holders: own.view === "hardware" || info.replication < 2 ? undefined : many, aspect: shape.aspect,
+      columnMarks: shape.along === "rows" ? Array.from({ length: shape.count }, (_, k) => k * ((columns + 1) / shape.count)) : undefined,
       gap: shape.isGap, rowLabel: shape.rowName, columnLabel: shape.columnName, rowMarks: bands,
     });
     legends();
@@ -295,7 +296,7 @@ export function draw(el, state, act) {
     else if (own.mode === "warp") for (let w = 0; w < Math.min(16, Math.ceil(info.threads / 32)); w++) legend.append(swatch(warpColours[w % warpColours.length], `warp ${w}`));
     else if (own.mode === "register") for (const k of new Set([0, info.registers >> 1, info.registers - 1])) legend.append(swatch(registerColours[k], `register ${k}`));
     else if (own.mode === "instruction") {
-      for (let k = 0; k < Math.min(6, Math.ceil(info.registers / p.instructions.per)); k++) legend.append(swatch(instructionColours[(k * 5) % 12], `${k}`));
+      for (let k = 0; k < Math.min(6, Math.ceil(info.registers / p.instructions.per)); k++) legend.append(swatch(instructionColours[k], `${k}`));
       legend.append(`… ${Math.ceil(info.registers / p.instructions.per)} of a ${!p.instructions.op ? "thread" : p.instructions.op.atom[0] === 64 ? "warpgroup" : "warp"}, each ${p.instructions.name}`);
     } else if (own.mode === "value" && seen && low <= high) for (const t of [0, 0.5, 1]) legend.append(swatch(valueColour(low + t * (high - low)), number(low + t * (high - low))));
     else if (own.mode === "value") legend.append("no values were recorded for this fragment");
@@ -304,7 +305,8 @@ export function draw(el, state, act) {
     legend.prepend(own.mode === "lane" ? "colour is thread % 8: " : "colour: ");
     legend.append(h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-line" }), "edge of a warp"));
     if (info.replication > 1 && own.view === "tensor") legend.append(h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-corner" }), "more than one holder"));
-    if (shape.along) legend.append(`cut into ${shape.count} bands of ${shape.size} ${shape.along === "columns" ? "columns" : "rows"}`);
+    if (own.view === "hardware") legend.append(h("span", {}, "a row is a thread, a column one of its registers"));
+    if (shape.along) legend.append(h("span", {}, `cut into ${shape.count} bands of ${shape.size} ${shape.along === "columns" ? "columns" : "rows"}`));
   }
 
   function formulas(element, s) {

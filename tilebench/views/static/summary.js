@@ -1,6 +1,9 @@
 // The verdict, what the binary needs, every figure with its provenance, and the ops with the instruction that carries each out.
 import { h, table, figureText, button } from "./kit.js";
 
+/** @type {Record<string, string>} figures whose names say too little */
+const SPOKEN = { run_ms: "time of a run", predicted_us: "predicted time", compile_ms: "compile time", flops: "arithmetic", bytes: "bytes to move" };
+
 /** @param {any} report @returns {string[][]} */
 export function resources(report) {
   const r = report.resources, rows = [];
@@ -24,8 +27,8 @@ function shares(report) {
 /** The summary tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {
   const { report } = state;
-  const figures = Object.entries(report.figures).map(([name, f]) => [name.replace(/_(ms|us)$/, "").replaceAll("_", " "), figureText(f)]);
-  el.append(table(["what", "how much, and from where"], [...resources(report), ...figures]));
+  const figures = Object.entries(report.figures).map(([name, f]) => [SPOKEN[name] ?? name.replace(/_(ms|us)$/, "").replaceAll("_", " "), figureText(f)]);
+  el.append(table(["what", "how much, and from where"], [...resources(report), ...figures].map(([name, text]) => [h("span", { class: "tb-nowrap" }, name), text])));
   if (report.ops.length) {
     el.append(table(["op", "line", "carried out by", "why"], report.ops.map((op) => [
       op.text, op.span ? button(String(op.span.line), () => act.pin({ line: op.span.line, op: op.id }), "pin this line") : "–", op.instruction || "–",

@@ -7,7 +7,7 @@ import { chromeTrace, pack, shown, warpChoices } from "./rows.js";
 export const PHASES = { prologue: "#c9b3e6", steady: "#8ecae6", epilogue: "#ffcf8a", "": "#c4cbd2" };
 /** What a bar is, where it is not work. */
 const KINDS = { wait: ", waiting", issue: ", started here" };
-const WIDE = 960, NARROWEST = 560, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, SLIM = 13, GAP = 8, BREAK = 46, MOST = 64;
+const WIDE = 960, NARROWEST = 560, LEFT = 104, RIGHT = 12, HEAD = 18, FOOT = 26, BAR = 20, SLIM = 16, GAP = 8, BREAK = 46, MOST = 64;
 
 /** The timeline tab. @param {HTMLElement} el @param {any} state @param {import("./kit.js").Act} act @returns {() => void} */
 export function draw(el, state, act) {

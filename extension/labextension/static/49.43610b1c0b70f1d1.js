@@ -262,7 +262,8 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-op { font: 11px var(--tb-mono); color: var(--tb-ink); background: none; border: 0; padding: 1px 5px; cursor: pointer; text-decoration: underline dotted; }
 .tilebench .tb-line.tb-gone .tb-text { color: var(--tb-quiet); text-decoration: line-through; }
 .tilebench .tb-sign { flex: 0 0 16px; color: var(--tb-quiet); user-select: none; }
-.tilebench .tb-edit { border-left: 3px solid var(--tb-warn); }
+.tilebench .tb-edit { box-shadow: inset 3px 0 var(--tb-warn); }
+.tilebench .tb-nowrap { white-space: nowrap; }
 .tilebench .tb-edit ins { background: var(--tb-new); color: var(--tb-good); text-decoration: underline; }
 .tilebench .tb-edit del { color: var(--tb-bad); text-decoration: line-through; }
 .tilebench .tb-button:disabled { color: var(--tb-quiet); cursor: default; }
