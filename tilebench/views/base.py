@@ -164,12 +164,25 @@ def png(figure: Any, colours: int = 255) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.canvas.draw()
     rgba = np.asarray(figure.canvas.buffer_rgba())
-    image = Image.fromarray(rgba[..., :3].copy()).quantize(
+    pixels = rgba[..., :3].copy()
+    image = Image.fromarray(pixels).quantize(
         colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
     )
+    _exact(image, pixels, (PANEL, PAPER))
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()
+
+
+def _exact(image: Any, pixels: np.ndarray, names: Sequence[str]) -> None:
+    """Large areas keep their very colours: the palette's entries for them are set, the last one wins."""
+    entries, index = list(image.getpalette()), np.asarray(image)
+    for colour in rgb(names):
+        there = np.flatnonzero((pixels == colour).all(axis=-1))
+        if there.size:
+            at = 3 * int(index.ravel()[there[0]])
+            entries[at : at + 3] = [int(c) for c in colour]
+    image.putpalette(entries)
 
 
 def rgb(names: Sequence[str]) -> np.ndarray:

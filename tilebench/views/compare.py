@@ -79,7 +79,10 @@ def html(report: Report) -> str:
         return ""
     out = html_table(
         ("what", "before", "after", "change", ""),
-        [(d.what, d.before, d.after, d.change, MARKS[d.verdict]) for d in ordered(info)],
+        [
+            (d.what, d.before, d.after, d.change, MARKS[d.verdict].replace(" ", "\N{NO-BREAK SPACE}"))
+            for d in ordered(info)
+        ],
         title(info),
     )
     out += html_table(
