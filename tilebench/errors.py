@@ -7,10 +7,16 @@ TB5 target limits, TB6 launch, TB9 our own bug.
 from __future__ import annotations
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines that Python counts: str.splitlines() also ends one at form feeds and Unicode separators."""
+    return re.split(r"\r\n|\r|\n", text)
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of line `number` (in the numbering that starts at first_line), '' when there is none."""
-        lines = self.text.splitlines()
+        lines = lines_of(self.text)
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

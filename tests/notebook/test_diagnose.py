@@ -224,3 +224,26 @@ def test_what_is_evaluated_while_typing_cannot_write(comm: Comm, tmp_path: Path)
     assert "PermissionError" in str(comm.await_id(1)["diagnostics"])
     assert not target.exists()
     target.write_text("other threads can")
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\x0c", "\x85", "\x1c"])
+def test_lines_are_those_that_python_counts(separator: str) -> None:
+    cell = CELL.replace("T.clear(C_local)", f"T.clear(C_local)  # a{separator}b")
+    assert diagnose(cell, names()).diagnostics == ()
+    (wrong,) = diagnose(cell.replace("T.copy(C_local, C)", "T.copy(C_local, D)"), names()).diagnostics
+    assert (wrong.line, wrong.text) == (10, "unknown name D")
+
+
+def test_the_first_line_is_read_as_the_cell_reads_it() -> None:
+    body = CELL.partition("\n")[2]
+    assert diagnose(f"""%%tile --target "cpu" --args '-x';\n{body}""", names()).diagnostics == ()
+    (unknown,) = diagnose(f"%%tile --targt cpu\n{body}", names()).diagnostics
+    assert "did you mean --target?" in unknown.text
+    (unclosed,) = diagnose(f"%%tile --args 'x\n{body}", names()).diagnostics
+    assert "is not closed" in unclosed.text
+
+
+@pytest.mark.parametrize("value", ["9 ** 9 ** 9", "2 ** k", "'a' * 10 ** 10", "[0] * k", "2 ** 1000000000"])
+def test_what_could_fill_the_memory_is_not_executed(value: str) -> None:
+    text, missing = executable_part(f"x = {value}\ny = 2 ** 7 + len([0] * 3)", {})
+    assert (text, missing) == ("\ny = 2 ** 7 + len([0] * 3)", ["x"])

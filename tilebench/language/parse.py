@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from tilebench.errors import Loc, Source, SyntaxTileError, TileError, TypeTileError, nearest
+from tilebench.errors import Loc, Source, SyntaxTileError, TileError, TypeTileError, lines_of, nearest
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Var
 from tilebench.ir.launches import in_order
@@ -297,7 +297,7 @@ def parse_module(
             why=f"at most {MAX_TEXT} are read",
             fix="move data out of the cell",
         )
-    lines = [*[""] * (source.first_line - 1), *text.splitlines()]
+    lines = [*[""] * (source.first_line - 1), *lines_of(text)]
     linecache.cache[source.name] = (len(text), None, [line + "\n" for line in lines], source.name)
     try:
         tree = ast.parse(text, source.name)

@@ -103,14 +103,15 @@ def diagnose(cell: str, namespace: Mapping[str, Any]) -> Diagnosis:
 def _options(line: str) -> Any:
     """The options on the first line. Raises ValueError with the message for the user."""
     from IPython.core.error import UsageError
-    from IPython.core.magic_arguments import parse_argstring  # pyright: ignore[reportUnknownVariableType]
 
     from tilebench.notebook.magic import TileMagics
+    from tilebench.notebook.words import split_line, suggest
 
     try:
-        return cast("Any", parse_argstring(TileMagics.tile, line))
+        words = [w for w in split_line(line.rstrip(" ;")) if w not in ("-h", "--help")]
+        return cast("Any", TileMagics.tile).parser.parse_args(words)
     except UsageError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(suggest(str(error), line)) from None
 
 
 def _examine(body: str, first_line: int, scope: dict[str, Any], options: Any) -> Diagnosis:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ PURE = frozenset(
     ]
 )  # fmt: skip
 """Builtins that may be called; beside them, what belongs to one of MODULES."""
+LARGEST_POWER, LARGEST_REPEAT = 64, 100_000
 MODULES = frozenset({"T", "tilebench", "tilelang", "math"})
 
 
@@ -70,6 +72,29 @@ def _arguments(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
+def _may_explode(e: ast.AST) -> bool:
+    """Whether a power or a repeated sequence could fill the memory before it can be interrupted."""
+    if not isinstance(e, ast.BinOp):
+        return False
+    if isinstance(e.op, ast.Pow):
+        return not (isinstance(e.right, ast.Constant) and abs(_number(e.right)) <= LARGEST_POWER)
+    sides = (e.left, e.right)
+    if not isinstance(e.op, ast.Mult) or not any(_is_sequence(s) for s in sides):
+        return False
+    return not any(isinstance(s, ast.Constant) and 0 <= _number(s) <= LARGEST_REPEAT for s in sides)
+
+
+def _is_sequence(e: ast.expr) -> bool:
+    return isinstance(e, ast.List | ast.Tuple) or (
+        isinstance(e, ast.Constant) and isinstance(e.value, str | bytes)
+    )
+
+
+def _number(e: ast.Constant) -> float:
+    """The number that it is; infinite for anything else."""
+    return e.value if isinstance(e.value, int | float) else math.inf
+
+
 def _is_pure_expression(e: ast.expr) -> bool:
     """Whether it calls nothing but builtins of PURE and what MODULES hold."""
     for node in ast.walk(e):
@@ -82,6 +107,8 @@ def _is_pure_expression(e: ast.expr) -> bool:
             known = MODULES if called is not node.func else {*PURE, "jit"}
             if called.id not in known:
                 return False
-        elif isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+        elif (isinstance(node, ast.BinOp) and _may_explode(node)) or isinstance(
+            node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr
+        ):
             return False
     return True
