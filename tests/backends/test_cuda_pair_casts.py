@@ -11,6 +11,7 @@ import tilebench
 import tilebench.language as T
 from tests.compiles import host, programs
 from tests.compiles.programs import PAIRED, Maker, load, store, unrolled
+from tilebench.backends.cuda import nvrtc
 from tilebench.backends.cuda.emit import emit
 from tilebench.backends.cuda.prelude_pairs import pair_conversion
 from tilebench.ir.dtype import DTYPES, decode, encode, float16, float32
@@ -100,6 +101,15 @@ def test_beside_products_the_compiler_pairs() -> None:
             T.copy(C, B)
 
     assert "__float22half2_rn" not in tilebench.lower(product, target="cuda:sm_80").kernel_source
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC on this machine")
+@pytest.mark.parametrize(("source", "destination"), [("float32", "float8_e4m3"), ("float8_e4m3", "float16")])
+def test_pairs_are_half_of_the_conversions(source: str, destination: str) -> None:
+    built = tilebench.compile(converter(source, destination, True), target="cuda:sm_90a").executable.built
+    ptx = next(c.text for c in built.code if c.level == "ptx")
+    assert ptx.count("cvt.rn.") == 2  # a thread has four elements
+    assert built.spill_bytes == 0
 
 
 def inputs(count: int) -> dict[str, np.ndarray]:

@@ -2,8 +2,11 @@
 
 A loop that does nothing but convert one register array to another goes in steps of two, each a call of the
 function that CUDA's own headers have for a pair (cuda_fp16.h, cuda_bf16.h, cuda_fp8.h); `prelude_pairs.py`
-has them. From fp8 and to it this is half of the instructions; float16 ptxas pairs by itself when both halves
-end in one word, but the text then does not say so.
+has them. Instructions of a kernel that converts 16 elements a thread from memory to memory, one by one and in
+pairs, on sm_90a (NVRTC 13.5, nvdisasm; counted, not timed):
+
+| f32 to e4m3 | f16 to e4m3 | e4m3 to f16 | e4m3 to f32 | bf16 to f32 | f32 to f16 |
+| 67, 27 | 79, 23 | 79, 23 | 75, 43 | 46, 34 | 26, 26 (ptxas makes pairs of these) |
 """
 
 from __future__ import annotations
