@@ -31,6 +31,7 @@ CASES = {
     "only the last column": rows(127).T,
     "only the first row": rows(0),
     "the last 7 rows of 128: a tail": rows(slice(121, None)),
+    "the last 64 rows of 128: a tail": rows(slice(64, None)),
     "the last 7 columns of 128: a tail": rows(slice(121, None)).T,
     "whole columns 64 to 79 of 128": rows(slice(64, 80)).T,
     "whole 16-column stripes, one in every 64 columns (2 of them)": (J % 64) < 16,

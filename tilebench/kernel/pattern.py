@@ -116,7 +116,7 @@ def _stripes(axis: str, line: Array) -> str:
     )
     if found.count == 1:
         length = found.last - found.first + 1
-        if found.last == size - 1 and length < size / 2:
+        if found.last == size - 1 and length <= size / 2:
             cause = "a tail that is cut off, or a bound that is rounded down"
             return f"the last {length} {axis}s of {size}: {cause}"
         return f"whole {axis}s {found.first} to {found.last} of {size}: {cause}"
