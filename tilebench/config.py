@@ -14,7 +14,8 @@ from pathlib import Path
 class Config:
     """target: default of `target=` ('auto' picks the GPU when there is one); cache_dir: the store of built
     kernels (None: memory only); static: still images instead of widgets; threads: CPU threads (0: one a
-    core); traceback: show Python stacks; verbose: say what is compiled.
+    core); traceback: show Python stacks; verbose: say what is compiled; pass_configs: of every kernel that
+    says nothing else.
     """
 
     target: str = "auto"
@@ -23,6 +24,7 @@ class Config:
     threads: int = 0
     traceback: bool = False
     verbose: bool = False
+    pass_configs: tuple[tuple[object, object], ...] = ()
 
 
 def _from_environment() -> Config:

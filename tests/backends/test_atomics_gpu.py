@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tilebench
 from tests.compiles import programs
 from tests.traps import test_atomics as cases
-from tests.traps.running import poisoned
+from tests.traps.running import check_on_gpu
 from tilebench.ir.dtype import decode
 
 pytestmark = pytest.mark.gpu
-Array = np.ndarray[Any, Any]
-
-
-def check(
-    program: Any,
-    inputs: Sequence[Array],
-    *want: Array,
-    start: Sequence[Array] = (),
-    targets: Sequence[str] = (),
-) -> None:
-    """tests.traps.running.check on this machine's GPU."""
-    import torch
-
-    del targets
-
-    before = [v.copy() for v in start] or [poisoned(v) for v in want]
-    held = [torch.from_numpy(v.copy()).cuda() for v in (*inputs, *before)]
-    tilebench.compile(program, target="cuda")(*held)
-    torch.cuda.synchronize()
-    for got, right in zip(held[len(inputs) :], want, strict=True):
-        np.testing.assert_array_equal(got.cpu().numpy(), right)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +43,7 @@ def check(
 def test_the_programs_of_the_traps(
     case: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "check", check)
+    monkeypatch.setattr(cases, "check", check_on_gpu)
     case(*arguments)
 
 

@@ -234,6 +234,36 @@ struct Fences {
 VECTOR_OF_F16(2) VECTOR_OF_F16(4) VECTOR_OF_F16(8)
 template <class T> static unsigned long long __cvta_generic_to_global(T* p) { return (unsigned long long)p; }
 
+// ---- folds of two halves in a word
+namespace tl {
+template <class T> unsigned max2(unsigned a, unsigned b);
+template <class T> unsigned min2(unsigned a, unsigned b);
+template <class T> unsigned max2_nan(unsigned a, unsigned b);
+template <class T> unsigned min2_nan(unsigned a, unsigned b);
+template <class F> static unsigned each_half(unsigned a, unsigned b, F fold) {
+  return fold((unsigned short)a, (unsigned short)b) | (unsigned)fold((unsigned short)(a >> 16), (unsigned short)(b >> 16)) << 16;
+}
+#define PAIR_FOLD(T, OP, ROUND)                                                                               \
+  template <> inline unsigned OP##2<T>(unsigned a, unsigned b) {                                              \
+    return each_half(a, b, [](unsigned short x, unsigned short y) {                                           \
+      return ROUND(f##OP##f(to_f32(T{x}), to_f32(T{y}))).x; });                                               \
+  }                                                                                                           \
+  template <> inline unsigned OP##2_nan<T>(unsigned a, unsigned b) {                                          \
+    return each_half(a, b, [](unsigned short x, unsigned short y) {                                           \
+      float p = to_f32(T{x}), q = to_f32(T{y});                                                               \
+      return ROUND(p != p ? p : q != q ? q : f##OP##f(p, q)).x; });                                           \
+  }
+struct MaxOpNan {
+  template <class T> static T of(T a, T b) { return a != a ? a : b != b ? b : a < b ? b : a; }
+  template <class T> static unsigned pair(unsigned a, unsigned b) { return max2_nan<T>(a, b); }
+};
+struct MinOpNan {
+  template <class T> static T of(T a, T b) { return a != a ? a : b != b ? b : b < a ? b : a; }
+  template <class T> static unsigned pair(unsigned a, unsigned b) { return min2_nan<T>(a, b); }
+};
+PAIR_FOLD(f16, max, to_f16) PAIR_FOLD(f16, min, to_f16) PAIR_FOLD(bf16, max, to_bf16) PAIR_FOLD(bf16, min, to_bf16)
+}
+
 [[noreturn]] static void __assertfail(const char* message, const char*, unsigned line, const char*, size_t) {
   fprintf(stderr, "assertion at line %u: %s\n", line, message);
   abort();

@@ -23,8 +23,8 @@ from tilebench.backends.cuda.emit import ENTRY, emit, kernel_parameters
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Barrier, Memory, Program
 
-_ON_HOST = ("asm", "__cvta", "struct ", "to_f32(bf16 h)")
-"""Marks of the definitions that host.h has in its own way."""
+_ON_HOST = ("asm", "__cvta", "to_f32(bf16 h)")
+"""Marks of the definitions that host.h has in its own way; it has its own types, too."""
 HEADER = Path(__file__).with_name("host.h")
 
 
@@ -56,7 +56,11 @@ def translate(program: Program) -> str:
     """
     text = emit(program).text
     start = min(text.find(mark) for mark in ("extern __shared__", 'extern "C" __global__') if mark in text)
-    plain = [c for c in chunks(text[:start]) if not any(word in c for word in _ON_HOST)]
+    plain = [
+        c
+        for c in chunks(text[:start])
+        if not c.startswith("struct ") and not any(word in c for word in _ON_HOST)
+    ]
     arguments, workspaces = kernel_parameters(program)
     kernel = text[start:]
     signature = re.search(rf"{ENTRY}\((.*)\) {{", kernel)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from tilebench.errors import Loc, Source
 from tilebench.ir.dtype import DTYPES, DType, bool_, float16, float32, int32, uint32
 from tilebench.ir.expr import Expr, Load, Var, as_expr, binary, call, cast, const, select, unary
+from tilebench.ir.folds import FOLDS, FoldPairs, LaneFold
 from tilebench.ir.thread import (
     Barrier,
     CpAsync,
@@ -395,6 +396,28 @@ def vector_atomics(arch: str) -> Program:
                 )
             m.add(VectorCopy(out, m.thread * lanes, old, const(0), lanes))
     return m.program("vector_atomics")
+
+
+def folds(arch: str) -> Program:
+    """Folds between lanes of every type, several values at a time, and of pairs of halves.
+
+    x_<type>: 32 values for each of 32 threads; y_<type>_<op>: their folds over groups of 8 lanes.
+    """
+    m = Maker(arch=arch)
+    for dtype in (float32, int32, DTYPES["float64"], DTYPES["int64"], uint32, float16, DTYPES["bfloat16"]):
+        x = m.tensor(f"x_{dtype}", 32 * 4, dtype)
+        for op in FOLDS if dtype.is_int else ("max", "min") if dtype.bits == 16 else ("sum", "max", "min"):
+            y = m.tensor(f"y_{dtype}_{op}", 32 * 4, dtype, "out")
+            for nan, count in ((False, 4), (dtype.is_float and op != "sum", 1)):
+                r = m.array(f"r_{dtype}_{op}_{count}", 4, dtype)
+                m.add(VectorCopy(r, const(0), x, m.thread * 4, 4))
+                if dtype.bits == 16:
+                    m.add(FoldPairs(op, nan, count == 1, r, const(0), r, const(2)))
+                    m.add(FoldPairs(op, nan, False, r, const(2), r, const(0)))
+                for k in range(0, 4, count):
+                    m.add(LaneFold(op, nan, r, const(k), count, 1, 8))
+                m.add(VectorCopy(y, m.thread * 4, r, const(0), 4))
+    return m.program("folds")
 
 
 def memory_accesses(arch: str) -> Program:

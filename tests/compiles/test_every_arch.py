@@ -24,6 +24,7 @@ SUITES = {
     "pair-casts": programs.pair_casts,
     "atomics": programs.atomics,
     "vector-atomics": programs.vector_atomics,
+    "folds": programs.folds,
     "memory": programs.memory_accesses,
     "products": programs.products,
     "control": programs.control,

@@ -243,6 +243,23 @@ def test_vectors_are_added_element_by_element() -> None:
         assert (before < 4 * (2 * np.arange(lanes) + 1) + (np.arange(lanes) == 0)).all(), p.name
 
 
+def test_folds_are_what_they_say_written_out() -> None:
+    from tilebench.backends.emulator import run_program
+
+    program = programs.folds("sm_80")
+    rng = np.random.default_rng(7)
+    values: dict[str, np.ndarray] = {}
+    for p in program.params:
+        kind, dtype = p.value.dtype, p.value.dtype.compute_dtype
+        values[p.name] = encode(rng.integers(1, 9, 128).astype(dtype), kind)
+    found = host.run(program, {name: x.copy() for name, x in values.items()})
+    held = {name: x.copy() for name, x in values.items()}
+    assert run_program(program, list(held.values()), {}).findings == ()
+    for name, x in held.items():
+        same(found[name], x)
+        assert not name.startswith("y_") or not np.array_equal(x, values[name]), name
+
+
 def test_a_gemm_is_exact_on_small_integers() -> None:
     program = kernels.gemm(128, 128, 128, "sm_80")
     rng = np.random.default_rng(2)

@@ -55,6 +55,25 @@ def check(
             np.testing.assert_array_equal(got, right, err_msg=f"output {n} on {target}")
 
 
+def check_on_gpu(
+    program: Any,
+    inputs: Sequence[Array],
+    *want: Array,
+    start: Sequence[Array] = (),
+    targets: Sequence[str] = (),
+) -> None:
+    """`check` on this machine's GPU alone."""
+    import torch
+
+    del targets
+    before = [v.copy() for v in start] or [poisoned(v) for v in want]
+    held = [torch.from_numpy(v.copy()).cuda() for v in (*inputs, *before)]
+    tilebench.compile(program, target="cuda")(*held)
+    torch.cuda.synchronize()
+    for got, right in zip(held[len(inputs) :], want, strict=True):
+        np.testing.assert_array_equal(got.cpu().numpy(), right)
+
+
 def refused(make: Callable[[], Any], code: str, marker: str, target: str = "emu:sm_90a") -> TileError:
     """Making and compiling the program fails with this code, on the line of its text that has `marker`."""
     with pytest.raises(TileError) as caught:

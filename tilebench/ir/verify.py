@@ -26,6 +26,7 @@ from tilebench.ir.expr import (
     Var,
     int_value,
 )
+from tilebench.ir.folds import FOLDS, PAIRED, FoldPairs, LaneFold
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import children, walk
 from tilebench.ir.text import expr_text, print_stmt, region_text
@@ -228,6 +229,42 @@ THREAD: tuple[Rule, ...] = (
         lambda n: n.old is None or (n.old.space == "register" and n.old_index is not None),
         "the old values of a vector atomic go to registers",
     ),
+    Rule(
+        FoldPairs,
+        lambda n: n.destination.dtype == n.source.dtype and n.source.dtype.name in PAIRED,
+        "pairs that are folded are halves of one type",
+    ),
+    Rule(
+        LaneFold,
+        lambda n: n.destination.space == "register" and n.op in FOLDS,
+        f"a fold is in registers, and one of {', '.join(FOLDS)}",
+    ),
+    Rule(
+        FoldPairs,
+        lambda n: (n.source.space, n.destination.space) == ("register", "register"),
+        "a fold is in registers",
+    ),
+    Rule(LaneFold, lambda n: not n.nan or n.op in ("max", "min"), "NaN is kept by max and min"),
+    Rule(FoldPairs, lambda n: n.op in ("max", "min"), "pairs of halves have a largest and a smallest"),
+    Rule(
+        LaneFold,
+        lambda n: (
+            n.destination.dtype.bits >= 32
+            or (
+                n.destination.dtype.name in PAIRED
+                and n.op in ("max", "min")
+                and (n.count == 1 or not n.count % 2)
+            )
+        ),
+        "lanes exchange words, or halves two by two",
+    ),
+    Rule(
+        LaneFold,
+        lambda n: (
+            1 <= n.scale < n.threads <= 32 and not n.scale & (n.scale - 1) and not n.threads & (n.threads - 1)
+        ),
+        "lanes that are folded are powers of two apart",
+    ),
     Rule(CpAsync, lambda n: n.lanes * n.source.dtype.bytes in (4, 8, 16), "cp.async moves 4, 8 or 16 bytes"),
     Rule(
         CpAsync,
@@ -286,7 +323,8 @@ _TILE_ONLY = (
     Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp, Produce, Acquire, Release,
 )  # fmt: skip
 _THREAD_ONLY = (
-    VectorCopy, VectorAtomic, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp, LdMatrix, Mma,
+    VectorCopy, VectorAtomic, FoldPairs, LaneFold, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp,
+    LdMatrix, Mma,
     *hopper.THREAD_STATEMENTS, Timestamp, ReadCounter,
 )  # fmt: skip
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilebench import compiler
+from tilebench.config import current
 from tilebench.errors import LaunchError, TileError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.launches import each_launch
@@ -123,7 +124,7 @@ def with_options(
     """The parsed kernel with the options of `jit` in its attributes."""
 
     def optioned(part: tile.Kernel) -> tile.Kernel:
-        options = normalise({**part.configs, **(pass_configs or {})})
+        options = normalise({**dict(current().pass_configs), **part.configs, **(pass_configs or {})})
         attributes = {**part.attributes, "pass_configs": options}
         if compile_flags:
             attributes["compile_flags"] = (

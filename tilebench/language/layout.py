@@ -116,6 +116,10 @@ class Layout:
         return f"Layout({list(self.shape)} -> {self.get_output_shape()}, last element at {list(last)})"
 
 
+MOST_ELEMENTS = 1 << 22
+"""Of a fragment whose layout is a function."""
+
+
 def Fragment(
     shape: Sequence[int],
     forward_fn: Callable[..., Any] | None = None,
@@ -134,6 +138,14 @@ def Fragment(
             "T.Fragment needs forward_fn, or forward_thread_fn and forward_index_fn",
             why="they say where an element is",
             fix="T.Fragment((8, 8), lambda i, j: (thread, register))",
+        )
+
+    if math.prod(int(s) for s in shape) > MOST_ELEMENTS:
+        raise LayoutError(
+            "TB309",
+            f"T.Fragment: {'x'.join(str(int(s)) for s in shape)} elements are more than a block can keep",
+            why=f"the place of each element is looked up, of at most {MOST_ELEMENTS}",
+            fix="work on a tile of fewer rows",
         )
 
     def both(*index: Any) -> tuple[Any, Any]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from tilebench.errors import TypeTileError, nearest
 from tilebench.ir.dtype import DType, bool_, float32, round_to
-from tilebench.ir.expr import Expr, Load, binary, call, const, select, to_bool
+from tilebench.ir.expr import Expr, Load, binary, call, const, to_bool
+from tilebench.ir.folds import combined
 from tilebench.ir.rewrite import seq
 from tilebench.ir.tile import Buffer, For, Kernel, Region, Stmt, whole
 from tilebench.ops.base import BlockValues, Cost, Effect, Op, ReduceKind, as_region, register
@@ -50,6 +51,8 @@ class Reduce(Op):
     dim: int
     clear: bool = True
     nan_propagate: bool = False
+    batch: int = 1
+    """How many values threads exchange at a time, when that was asked for; no result depends on it."""
 
     @property
     def reads(self) -> tuple[Region, ...]:
@@ -180,20 +183,16 @@ class Reduce(Op):
         """One step of the fold: `a` so far, `b` the next element (made positive by `prepare`), both
         accumulator_dtype."""
         match self.kind:
-            case "sum" | "abssum":
-                return binary("add", a, b)
-            case "max" | "min" | "absmax":
-                out = binary("min" if self.kind == "min" else "max", a, b)
-                if not (self.nan_propagate and a.dtype.is_float):
-                    return out
-                broken = binary("or", call("isnan", (a,), bool_), call("isnan", (b,), bool_))
-                return select(broken, const(math.nan, a.dtype), out)
             case "any":
                 return binary("or", a, b)
             case "all":
                 return binary("and", a, b)
-            case "bitand" | "bitor" | "bitxor":
-                return binary(self.kind, a, b)
+            case "sum" | "abssum":
+                return combined("sum", False, a, b)
+            case "max" | "absmax":
+                return combined("max", self.nan_propagate, a, b)
+            case "min" | "bitand" | "bitor" | "bitxor":
+                return combined(self.kind, self.nan_propagate, a, b)
 
     def prepare(self, element: Expr) -> Expr:
         """An element of the source as the fold takes it: cast, and |x| for absmax and abssum."""
@@ -239,14 +238,24 @@ _COMBINE: dict[str, np.ufunc] = {
 
 
 def _reduce(
-    kind: ReduceKind, buffer: Any, out: Any, dim: int, clear: bool, nan_propagate: bool = False
+    kind: ReduceKind,
+    buffer: Any,
+    out: Any,
+    dim: int,
+    clear: bool,
+    nan_propagate: bool = False,
+    batch: int = 1,
 ) -> Reduce:
     source = as_region(buffer, "the buffer to reduce")
     name = f"reduce_{kind}"
+    if batch < 1:
+        raise TypeTileError(
+            "TB245", f"{name}: batch={batch}: batch must be >= 1", fix="leave batch out: all rows go together"
+        )
     where = normal_dim(dim, len(source.shape), name)
     rest = source.shape[:where] + source.shape[where + 1 :]
     destination = as_region(out, "the result", rest or (1,))
-    return Reduce(kind, source, destination, where, clear, nan_propagate)
+    return Reduce(kind, source, destination, where, clear, nan_propagate, batch)
 
 
 def reduce(
@@ -267,7 +276,7 @@ def reduce(
             f"reduce_type {reduce_type!r} is not known{nearest(str(reduce_type), kinds)}",
             fix=f"one of {', '.join(kinds)}",
         )
-    return _reduce(reduce_type, buffer, out, dim, clear, nan_propagate)  # type: ignore[arg-type]
+    return _reduce(reduce_type, buffer, out, dim, clear, nan_propagate, batch)  # type: ignore[arg-type]
 
 
 def reduce_sum(
@@ -278,8 +287,9 @@ def reduce_sum(
     batch: int = 1,
     annotations: Any = None,
 ) -> Stmt:
-    """out = sum of `buffer` along `dim`; clear=False adds to out. batch and annotations change no value."""
-    return _reduce("sum", buffer, out, dim, clear)
+    """out = sum of `buffer` along `dim`; clear=False adds to out. batch: how many rows threads
+    exchange at a time (no value depends on it, nor on annotations)."""
+    return _reduce("sum", buffer, out, dim, clear, batch=batch)
 
 
 def reduce_max(
@@ -292,7 +302,7 @@ def reduce_max(
     annotations: Any = None,
 ) -> Stmt:
     """out = largest element along `dim`; NaN is passed over unless nan_propagate."""
-    return _reduce("max", buffer, out, dim, clear, nan_propagate)
+    return _reduce("max", buffer, out, dim, clear, nan_propagate, batch)
 
 
 def reduce_min(
@@ -305,7 +315,7 @@ def reduce_min(
     annotations: Any = None,
 ) -> Stmt:
     """out = smallest element along `dim`; NaN is passed over unless nan_propagate."""
-    return _reduce("min", buffer, out, dim, clear, nan_propagate)
+    return _reduce("min", buffer, out, dim, clear, nan_propagate, batch)
 
 
 def reduce_absmax(
@@ -318,7 +328,7 @@ def reduce_absmax(
     annotations: Any = None,
 ) -> Stmt:
     """out = largest |element| along `dim`."""
-    return _reduce("absmax", buffer, out, dim, clear, nan_propagate)
+    return _reduce("absmax", buffer, out, dim, clear, nan_propagate, batch)
 
 
 def reduce_abssum(
@@ -330,7 +340,7 @@ def reduce_abssum(
     annotations: Any = None,
 ) -> Stmt:
     """out = sum of |element| along `dim`."""
-    return _reduce("abssum", buffer, out, dim, clear)
+    return _reduce("abssum", buffer, out, dim, clear, batch=batch)
 
 
 def reduce_bitand(
@@ -342,7 +352,7 @@ def reduce_bitand(
     annotations: Any = None,
 ) -> Stmt:
     """out = bitwise and of the elements along `dim`."""
-    return _reduce("bitand", buffer, out, dim, clear)
+    return _reduce("bitand", buffer, out, dim, clear, batch=batch)
 
 
 def reduce_bitor(
@@ -354,7 +364,7 @@ def reduce_bitor(
     annotations: Any = None,
 ) -> Stmt:
     """out = bitwise or of the elements along `dim`."""
-    return _reduce("bitor", buffer, out, dim, clear)
+    return _reduce("bitor", buffer, out, dim, clear, batch=batch)
 
 
 def reduce_bitxor(
@@ -366,7 +376,7 @@ def reduce_bitxor(
     annotations: Any = None,
 ) -> Stmt:
     """out = bitwise exclusive or of the elements along `dim`."""
-    return _reduce("bitxor", buffer, out, dim, clear)
+    return _reduce("bitxor", buffer, out, dim, clear, batch=batch)
 
 
 MAX_LOADED = 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilebench.ir.expr import Expr, Load, Var, int_value
+from tilebench.ir.folds import FoldPairs, LaneFold
 from tilebench.ir.hopper import (
     BulkLoad,
     BulkStore,
@@ -32,6 +33,8 @@ def written(bodies: Iterable[Stmt]) -> set[Buffer]:
             case Store() | AtomicRMW():
                 found.add(node.buffer)
             case VectorCopy() | CpAsync() | LdMatrix() | StMatrix() | BulkLoad():
+                found.add(node.destination)
+            case FoldPairs() | LaneFold():
                 found.add(node.destination)
             case VectorAtomic():
                 found.add(node.destination)
@@ -85,6 +88,10 @@ def _operands(node: Node) -> Sequence[tuple[Memory, Expr]]:
             if node.old is None or node.old_index is None:
                 return pairs
             return (*pairs, (node.old, node.old_index))
+        case FoldPairs():
+            return (node.destination, node.destination_index), (node.source, node.source_index)
+        case LaneFold():
+            return ((node.destination, node.destination_index),)
         case BulkLoad():
             return (node.destination, node.destination_index), (node.barrier, node.barrier_index)
         case BulkStore():

@@ -23,6 +23,7 @@ from tilebench.backends.cuda.accesses import (
     trips,
     written,
 )
+from tilebench.backends.cuda.emit_folds import folding_lines
 from tilebench.backends.cuda.emit_hopper import TENSOR_MAP, hopper_lines
 from tilebench.backends.cuda.emit_moves import moving_lines
 from tilebench.backends.cuda.emit_timers import timer_lines
@@ -375,6 +376,7 @@ class _Printer:
             case _:
                 lines = moving_lines(s, self.values)
                 lines = hopper_lines(s, self.values, self.maps) if lines is None else lines
+                lines = folding_lines(s, self.values) if lines is None else lines
                 lines = timer_lines(s, self.values, len(self.program.timers)) if lines is None else lines
                 if lines is None:
                     raise InternalError("TB902", f"{type(s).__name__} has no CUDA C++ form", at=s.loc)

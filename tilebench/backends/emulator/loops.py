@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilebench.ir.expr import Call, Expr, Load, int_value, same
+from tilebench.ir.folds import FoldPairs, LaneFold
 from tilebench.ir.hopper import THREAD_STATEMENTS, StMatrix
 from tilebench.ir.intrinsics import INTRINSICS
 from tilebench.ir.rewrite import variables, walk
@@ -55,6 +56,7 @@ def loop_weight(s: Stmt) -> int:
 
 _ALONE = (
     While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsyncWait,
+    FoldPairs, LaneFold,
     *(kind for kind in THREAD_STATEMENTS if kind is not StMatrix), Timestamp, ReadCounter,
 )  # fmt: skip
 

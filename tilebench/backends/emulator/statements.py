@@ -21,6 +21,7 @@ from tilebench.backends.emulator.record import is_step, register_written
 from tilebench.backends.emulator.tensorcore import MmaSite
 from tilebench.errors import InternalError, Loc, located
 from tilebench.ir.expr import Expr, Var, int_value
+from tilebench.ir.folds import FoldPairs, LaneFold, written_out
 from tilebench.ir.thread import (
     Barrier,
     CpAsync,
@@ -157,6 +158,8 @@ class Statements(Emitter):
                 self._vector_copy(s)
             case VectorAtomic():
                 self._vector_atomic(s)
+            case FoldPairs() | LaneFold():
+                self._write(written_out(s))
             case CpAsync():
                 self._cp_async(s)
             case CpAsyncCommit():

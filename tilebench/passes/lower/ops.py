@@ -13,6 +13,7 @@ from tilebench.ops.reduce import Reduce
 from tilebench.ops.regions import is_private
 from tilebench.ops.scan import Scan
 from tilebench.passes.lower.builder import Builder
+from tilebench.passes.lower.halves import lower_private_halves
 from tilebench.passes.lower.nest import lower_parallel
 from tilebench.passes.lower.reduce import lower_reduce
 from tilebench.passes.lower.scan import lower_scan
@@ -25,7 +26,7 @@ def lowering_of(op: TileOp) -> Callable[[Any, Builder], None]:
     if is_private(*op.reads, *op.writes) and not (
         isinstance(op, Reduce) and op.source.buffer.scope not in ("local", "var")
     ):
-        return _expanded
+        return _private_fold if isinstance(op, Reduce) else _expanded
     if isinstance(op, Reduce):
         return lower_reduce
     if isinstance(op, Scan):
@@ -42,6 +43,11 @@ def _as_nest(op: Op, b: Builder) -> None:
     b.outside = op.outside if isinstance(op, Copy) else None
     lower_parallel(b, nest)
     b.outside = before
+
+
+def _private_fold(op: Reduce, b: Builder) -> None:
+    if not lower_private_halves(op, b):
+        _expanded(op, b)
 
 
 def _expanded(op: Op, b: Builder) -> None:

@@ -11,6 +11,7 @@ from math import prod
 
 from tilebench.ir.dtype import bool_, int32
 from tilebench.ir.expr import Expr, Load, Var, binary, call, cast, const, to_bool
+from tilebench.ir.folds import PAIRED, FoldOp, LaneFold
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Buffer, Parallel, Seq, Store
 from tilebench.layouts import Digit, FragmentLayout
@@ -20,6 +21,7 @@ from tilebench.ops.reduce import Reduce
 from tilebench.passes.indices import flat_index
 from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.lower.fragments import Loop
+from tilebench.passes.lower.halves import digits_of, fold_halves, takes_halves
 from tilebench.passes.lower.nest import lower_nest, lower_parallel
 from tilebench.passes.place_rules import Node, free_layout, interned, loop_names, node_of, pulled_back
 
@@ -91,12 +93,7 @@ def _registers(
 ) -> tuple[Memory, FragmentLayout, Buffer]:
     """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's
     own registers."""
-    projected = layout.project(op.dim, keep=True)
-    projected = interned(
-        FragmentLayout(
-            projected.shape, tuple(d for d in projected.reg if d.dim is not None), projected.thread
-        )
-    )
+    projected = _projected(layout, op.dim)
     dtype = op.accumulator_dtype
     partial = Buffer("fold", tuple(const(n) for n in projected.shape), dtype, "fragment")
     b.add_fragment(partial, projected)
@@ -115,9 +112,32 @@ def _registers(
 
 
 def _fold(op: Reduce, b: Builder, node: Node, layout: FragmentLayout) -> None:
-    memory, projected, partial = _registers(op, b, node, layout)
+    memory, projected, partial = _halves(op, b, layout) or _registers(op, b, node, layout)
     _between_threads(op, b, layout, memory, projected)
     _deliver(op, b, partial, projected)
+
+
+def _halves(op: Reduce, b: Builder, layout: FragmentLayout) -> tuple[Memory, FragmentLayout, Buffer] | None:
+    """The partial folds in pairs of halves, where the source is a fragment that has them side by side."""
+    buffer = op.source.buffer
+    if buffer.scope != "fragment" or not takes_halves(op) or b.layouts[buffer] != layout:
+        return None
+    digits = digits_of(layout, op.dim)
+    if digits is None:
+        return None
+    source, _ = b.fragment(buffer)
+    projected = _projected(layout, op.dim)
+    partial = Buffer("fold", tuple(const(n) for n in projected.shape), buffer.dtype, "fragment")
+    b.add_fragment(partial, projected)
+    memory, _ = b.fragment(partial)
+    fold_halves(op, b, source, digits, memory)
+    return memory, projected, partial
+
+
+def _projected(layout: FragmentLayout, dim: int) -> FragmentLayout:
+    projected = layout.project(dim, keep=True)
+    own = tuple(d for d in projected.reg if d.dim is not None)
+    return interned(FragmentLayout(projected.shape, own, projected.thread))
 
 
 def _between_threads(
@@ -125,13 +145,56 @@ def _between_threads(
 ) -> None:
     exchange = exchange_of(layout, op.dim, b.threads)
     count = projected.registers
-    for mask in exchange.masks:
+    if _is_called(op, memory):
+        _lanes(op, b, memory, count, exchange.masks)
+        masks: tuple[int, ...] = ()
+    else:
+        masks = exchange.masks
+    for mask in masks:
         with b.loop(count, independent=True) as r:
             # All lanes must reach the shuffle: its result is named before an `or` or a select could skip it.
             other = b.bind("other", shuffle_xor(b.load(memory, r), mask))
             b.store(memory, r, op.combine(b.load(memory, r), other))
     if exchange.across:
         _through_scratch(op, b, layout, memory, projected, exchange)
+
+
+def _is_called(op: Reduce, memory: Memory) -> bool:
+    """Whether lanes exchange by a function: of so many values at a time, of halves in pairs, or keeping
+    NaN."""
+    if op.kind in ("any", "all"):
+        return False
+    return memory.dtype.name in PAIRED or (
+        memory.dtype.bits >= 32 and (op.batch > 1 or (op.nan_propagate and memory.dtype.is_float))
+    )
+
+
+def _lanes(op: Reduce, b: Builder, memory: Memory, count: int, masks: tuple[int, ...]) -> None:
+    """The exchange between lanes, `batch` values at a time (halves at least two)."""
+    word = 2 if memory.dtype.name in PAIRED and count % 2 == 0 else 1
+    size = max(n for n in range(word, max(word, op.batch) + 1, word) if count % n == 0)
+    kind = _FOLDS[op.kind]
+    nan = op.nan_propagate and memory.dtype.is_float
+    for scale, threads in _ranges(masks):
+        with b.loop(count // size) as r:
+            b.emit(LaneFold(kind, nan, memory, b.simple(r * size), size, scale, threads))
+
+
+_FOLDS: dict[str, FoldOp] = {
+    "sum": "sum", "abssum": "sum", "max": "max", "absmax": "max", "min": "min", "bitand": "bitand",
+    "bitor": "bitor", "bitxor": "bitxor",
+}  # fmt: skip
+
+
+def _ranges(masks: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Masks as (first, twice the last) of runs in which each is twice the one before."""
+    found: list[tuple[int, int]] = []
+    for mask in masks:
+        if found and found[-1][1] == mask:
+            found[-1] = found[-1][0], mask * 2
+        else:
+            found.append((mask, mask * 2))
+    return found
 
 
 def shuffle_xor(value: Expr, mask: int) -> Expr:
