@@ -37,6 +37,14 @@ def test_the_programs_names_are_in_the_text_that_is_read():
     assert "rows" not in built
 
 
+def test_maps_of_bulk_copies_are_called_after_their_tensor():
+    program = programs.gemm(256, 256, 256, threads=128)
+    _, named = numbered_and_named(program)
+    assert "TensorMap A_map" in named
+    assert re.search(r"bulk_load_\w+\(A_s.*, &A_map, ", named)
+    assert NUMBERED.search(named[named.index("__global__") :]) is None
+
+
 def test_names_are_all_that_differs():
     built, named = numbered_and_named(
         programs.attention(1, 1, 128, 128, 64, block_M=64, block_N=64, threads=128)

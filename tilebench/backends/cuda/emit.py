@@ -215,6 +215,7 @@ class _Printer:
         for tensor in program.tensor_maps:
             check_map(tensor)
             self.maps[tensor] = f"m{len(self.maps)}_"
+            self.called[self.maps[tensor]] = f"{tensor.memory.name}_map"
             values.use(TENSOR_MAP)
             texts.append(f"const __grid_constant__ TensorMap {self.maps[tensor]}")
         head: list[str] = []
