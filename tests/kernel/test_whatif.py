@@ -434,3 +434,9 @@ def test_on_a_gpu_the_compiled_candidate_is_measured() -> None:
     assert point.state == "compiled"
     assert point.measured is not None, point.problem
     assert point.ok is True
+
+
+@pytest.mark.parametrize("values", [[], range(1000)])
+def test_a_slider_has_one_place_to_sixty_four(values: Any) -> None:
+    with pytest.raises(LaunchError, match="values to slide over"):
+        gemm(block_M=values)

@@ -19,6 +19,7 @@ from tilebench.ir.expr import Var
 from tilebench.ir.launches import each_launch, launches_nothing, separate
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import addresses, args, crowded, quick
+from tilebench.kernel.patient import patiently
 from tilebench.kernel.target import device_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.room import widened
@@ -82,7 +83,7 @@ class Kernel:
         for buffer, text in widened(stages.stage(Typed).kernel):
             at = f" (line {buffer.loc.line})" if buffer.loc is not None else ""
             warnings.warn(f"{self.name}: {text}{at}", stacklevel=5)
-        return compiler.with_executable(stages)
+        return patiently(f"compiling {self.name}", lambda: compiler.with_executable(stages))
 
     @property
     def executable(self) -> Executable:

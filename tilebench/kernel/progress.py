@@ -39,7 +39,8 @@ class State:
     def text(self) -> str:
         """'tuning  [######......]  3 of 6, about 4 s left: BLOCK_M=64'."""
         if not self.total:
-            return f"{self.label}  {self.count}, {self.seconds:.0f} s"
+            counted = f"{self.count}, " if self.done else ""
+            return f"{self.label}  {counted}{self.seconds:.0f} s"
         filled = WIDTH * self.done // max(1, self.total)
         bar = "#" * filled + "." * (WIDTH - filled)
         left = self.seconds / self.done * (self.total - self.done) if self.done else None
@@ -54,6 +55,7 @@ class State:
 
 
 Sink = Callable[[State], None]
+_depth: ContextVar[int] = ContextVar("tilebench_progress_depth", default=0)
 _sink: ContextVar[Sink | None] = ContextVar("tilebench_progress", default=None)
 
 
@@ -67,6 +69,11 @@ def shown_by(sink: Sink) -> Generator[None]:
         _sink.reset(token)
 
 
+def is_shown_around() -> bool:
+    """Whether this is a part of a task that shows its progress already."""
+    return _depth.get() > 0
+
+
 class Progress:
     """`with Progress("tuning", 12) as p: ... p.advance(note="BLOCK_M=64")`."""
 
@@ -77,6 +84,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         self._start = self._last = time.monotonic()
+        self._token = _depth.set(_depth.get() + 1)
         return self
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -100,6 +108,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
         del kind, error, stack
+        _depth.reset(self._token)
         if self._shown:
             seconds = time.monotonic() - self._start
             self._show(State(self.label, self.done, self.total, seconds, self.note, over=True))
@@ -117,5 +126,6 @@ def on_terminal(state: State) -> None:
         text = f"{state.label}: {state.seconds:.1f} s" if state.over else state.text
         stream.write(f"\r{text:<{state.wide}}" + "\n" * state.over)  # a notebook knows no "erase the line"
     elif state.over:
-        stream.write(f"{state.label}: {state.count} in {state.seconds:.1f} s\n")
+        counted = f"{state.count} in " if state.done or state.total else ""
+        stream.write(f"{state.label}: {counted}{state.seconds:.1f} s\n")
     stream.flush()

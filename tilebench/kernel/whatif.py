@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilebench import compiler, config
-from tilebench.errors import TileError
+from tilebench.errors import LaunchError, TileError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
 from tilebench.kernel.compiled import Kernel
@@ -51,6 +51,10 @@ LONGEST_REASON = 240
 Config = Mapping[str, Any]
 
 
+MOST_VALUES = 64
+"""Places of one slider."""
+
+
 def whatif(
     kernel_or_factory: Any,
     *,
@@ -66,10 +70,18 @@ def whatif(
     default. target: 'cuda:sm_XX' to predict for; args: the inputs that `measure` runs with, one for each
     parameter (None: those of a Result, or of a call of the kernel, else made up); ref: a PyTorch function to
     compare with, as in `run`. Of a Result of `run` it is the kernel that is taken. Raises LaunchError TB602,
-    TB640, TB641 (see kernel/factory.py).
+    TB640, TB641 (see kernel/factory.py), TB617 for a list of none or too many.
     """
     lists: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, list | tuple | range)}
     fixed = {k: v for k, v in values.items() if k not in lists}
+    for name, given in lists.items():
+        if not 0 < len(given) <= MOST_VALUES:
+            raise LaunchError(
+                "TB617",
+                f"{name} has {len(given):,} values to slide over",
+                why=f"a slider has 1 to {MOST_VALUES}: each is tried",
+                fix=f"name the ones of interest: {name}=[64, 128]; or fix it: {name}=64",
+            )
     thing, last = _with_inputs(kernel_or_factory)
     factory = factory_of(thing, fixed)
     made = WhatIf(factory, tunables(factory, lists), _gpu(target if target is not None else factory.target))
