@@ -21,7 +21,10 @@ from tilebench.views.widget import packed
 PAYLOAD_BYTES, FIRST_DRAW_MS, CONTRAST = 256_000, 300, 4.5
 
 FAINT = """(least) => {
-  const numbers = (c) => (c.match(/[\\d.]+/g) ?? []).map(Number);
+  const numbers = (c) => {
+    const found = (c.match(/[\\d.]+/g) ?? []).map(Number);
+    return c.startsWith('color(srgb') ? found.map((v, k) => (k < 3 ? 255 * v : v)) : found; // what color-mix gives
+  };
   const seen = (c) => { const m = numbers(c); return m.length < 3 || m[3] === 0 ? null : m; };
   const lin = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   const lum = (c) => 0.2126 * lin(c[0]) + 0.7152 * lin(c[1]) + 0.0722 * lin(c[2]);
@@ -73,6 +76,20 @@ FOCUS = """() => {
   const e = document.activeElement, style = getComputedStyle(e);
   return [e.tagName, e.closest('.tb-panel') !== null, e.matches(':focus-visible') && style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0];
 }"""  # noqa: E501 # one function of the page
+LAB = {
+    "light": {
+        "--jp-ui-font-color1": "rgba(0, 0, 0, 0.87)", "--jp-ui-font-color2": "rgba(0, 0, 0, 0.54)",
+        "--jp-layout-color0": "#ffffff", "--jp-layout-color1": "#ffffff", "--jp-layout-color2": "#eeeeee",
+        "--jp-border-color1": "#bdbdbd",
+    },
+    "dark": {
+        "--jp-ui-font-color1": "rgba(255, 255, 255, 0.87)",
+        "--jp-ui-font-color2": "rgba(255, 255, 255, 0.54)",
+        "--jp-layout-color0": "#111111", "--jp-layout-color1": "#212121", "--jp-layout-color2": "#424242",
+        "--jp-border-color1": "#616161",
+    },
+}  # fmt: skip
+"""The colours of JupyterLab 4's own themes that the views take."""
 SILENT = ("summary",)
 """Views that are read, not pointed at: they have nothing to announce."""
 
@@ -127,6 +144,27 @@ def test_text_reads_in_both_themes(page: Any, view: str, theme: str) -> None:
     found = page.evaluate(FAINT, CONTRAST)
     assert found["looked"] >= 5
     assert not found["bad"], found["bad"]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_reads_in_the_colours_of_jupyterlab(page: Any, theme: str) -> None:
+    page.set_viewport_size({"width": 1000, "height": 2600})
+    answering(page)
+    page.evaluate(
+        """([values, light]) => {
+        document.body.removeAttribute('data-theme');
+        document.body.dataset.jpThemeLight = String(light);
+        for (const [name, value] of Object.entries(values)) document.body.style.setProperty(name, value);
+        document.body.style.background = values['--jp-layout-color0'];
+      }""",
+        [LAB[theme], theme == "light"],
+    )
+    for view in VIEW_MODULES:
+        mount(page, large(), (view,))
+        found = page.evaluate(FAINT, CONTRAST)
+        assert found["looked"] >= 5
+        assert not found["bad"], (view, found["bad"])
+        page.evaluate("() => window.board.end()")
 
 
 @pytest.mark.parametrize("view", VIEW_MODULES)

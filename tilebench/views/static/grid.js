@@ -93,8 +93,7 @@ export function grid(el, label, events) {
     if (!data.rowLabel && !data.columnLabel) { axes.hidden = true; return; }
     axes.hidden = false;
     const ctx = context(axes, view.width + left(), view.height + top());
-    const style = getComputedStyle(box);
-    ctx.fillStyle = style.getPropertyValue("--tb-quiet") || "#57606a";
+    ctx.fillStyle = getComputedStyle(axes).color;
     ctx.font = "10px ui-monospace, monospace";
     ctx.textBaseline = "middle";
     const { r0, r1, c0, c1 } = visible();
@@ -164,7 +163,7 @@ export function grid(el, label, events) {
       ctx.font = `${size}px ui-monospace, monospace`;
       ctx.textAlign = "center";
       ctx.textBaseline = "middle";
-      const bare = getComputedStyle(box).getPropertyValue("--tb-ink") || "#1b1f24", pen = { ink: "" };
+      const bare = getComputedStyle(box).color, pen = { ink: "" };
       for (let r = r0; r < r1; r++) {
         for (let c = c0; c < c1; c++) {
           const lines = data.text(r, c).slice(0, two ? 2 : 1), at = 4 * (r * data.columns + c);

@@ -75,7 +75,7 @@ export function draw(el, state, act) {
   const why = h("p", { class: "tb-why" }), legend = h("p", { class: "tb-legend" }), costs = h("div", { class: "tb-scroll" });
   const say = (text) => { status.textContent = text; };
   const map = h("div", {});
-  el.append(map, tools, status, badge, h("div", { class: "tb-two tb-even" }, stage, h("div", { class: "tb-side" }, legend, costs, formula, why)));
+  el.append(map, tools, status, badge, h("div", { class: "tb-two tb-even tb-late" }, stage, h("div", { class: "tb-side" }, legend, costs, formula, why)));
   const endMap = lifetimes(map, report, act, say);
 
   /** @type {Int32Array} */ let bytes = new Int32Array(0);

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{27(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
+"use strict";(self.rspackChunktilebench=self.rspackChunktilebench||[]).push([[49],{27(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours come from the page's theme (JupyterLab, VS Code, marimo), with fallbacks for a plain page. */
 .tilebench {
   --tb-ink: var(--jp-ui-font-color1, var(--vscode-editor-foreground, #1b1f24));
   --tb-quiet: var(--jp-ui-font-color2, var(--vscode-descriptionForeground, #57606a));
@@ -37,6 +37,8 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
     --tb-accent: #79b8ff; --tb-good: #56d364; --tb-bad: #ff8b84; --tb-warn: #e3b341; --tb-hover: #1e3a5f; --tb-pinned: #4d3f00; --tb-new: #12361f; --tb-at: #173a63; --tb-changed: #ffa657;
   }
 }
+/* JupyterLab's second colour is too faint on its second background */
+body[data-jp-theme-light] .tilebench { --tb-quiet: color-mix(in srgb, var(--jp-ui-font-color1) 78%, var(--jp-layout-color1)); }
 .tilebench, .tilebench * { box-sizing: border-box; }
 .tilebench .tb-board { border: 1px solid var(--tb-line); border-radius: 4px; padding: 8px 12px; overflow: hidden; }
 .tilebench p { margin: 4px 0; }
@@ -134,7 +136,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 @media (prefers-reduced-motion: reduce) { .tilebench * { transition: none !important; animation: none !important; scroll-behavior: auto !important; } }
 /* layout, shared memory, code, passes, warps */
 .tilebench [hidden] { display: none !important; }
-.tilebench .tb-two.tb-even { grid-template-columns: minmax(0, 624px) minmax(260px, 1fr); }
+.tilebench .tb-two.tb-even { grid-template-columns: minmax(0, min(624px, 60%)) minmax(260px, 1fr); }
 .tilebench .tb-two.tb-stack { grid-template-columns: minmax(0, 1fr); }
 @media (max-width: 760px) { .tilebench .tb-two.tb-even { grid-template-columns: minmax(0, 1fr); } }
 .tilebench .tb-key-line { background: transparent !important; border: 0 !important; border-right: 2.5px solid var(--tb-ink) !important; width: 6px !important; }
@@ -152,7 +154,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-mma-a { grid-area: 2 / 1; }
 .tilebench .tb-mma-c { grid-area: 2 / 2; }
 .tilebench input[type="range"] { padding: 0; width: 92px; accent-color: var(--tb-accent); vertical-align: middle; }
-.tilebench .tb-axes { pointer-events: none; }
+.tilebench .tb-axes { pointer-events: none; color: var(--tb-quiet); }
 /* timeline, roofline, difference card, what-if */
 .tilebench .tb-time { touch-action: pan-y; user-select: none; }
 .tilebench .tb-time .tb-label, .tilebench .tb-time .tb-inbar { font-size: 12px; }
@@ -168,7 +170,7 @@ body[data-theme="dark"] .tilebench { --tb-ink: #e6edf3; --tb-quiet: #a9b4c0; --t
 .tilebench .tb-bar.tb-cursor { stroke: var(--tb-ink); stroke-width: 2.5; stroke-dasharray: none; }
 .tilebench .tb-tall { max-height: 320px; overflow: auto; }
 .tilebench .tb-tall .tb-table th, .tilebench .tb-tall .tb-table td { padding: 2px 5px; }
-.tilebench .tb-two.tb-wider { grid-template-columns: minmax(0, 620px) minmax(250px, 1fr); }
+.tilebench .tb-two.tb-wider { grid-template-columns: minmax(0, min(620px, 58%)) minmax(250px, 1fr); }
 .tilebench .tb-faint { opacity: 0.65; stroke-dasharray: 6 3; }
 .tilebench .tb-along { fill: var(--tb-accent); }
 .tilebench .tb-point { cursor: pointer; }
@@ -291,6 +293,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 /* a narrow cell or side panel in a wide window: one column, nothing cut */
 .tilebench .tb-panel { container-type: inline-size; }
 @container (max-width: 720px) { .tilebench .tb-two, .tilebench .tb-two.tb-even, .tilebench .tb-two.tb-wider, .tilebench .tb-two.tb-sliding { grid-template-columns: minmax(0, 1fr); } }
+@container (max-width: 960px) { .tilebench .tb-two.tb-late { grid-template-columns: minmax(0, 1fr); } }
 .tilebench .tb-claims .tb-button { margin-right: 6px; }
 .tilebench .tb-parts { display: grid; grid-template-columns: 84px minmax(0, 1fr); gap: 2px 12px; margin: 4px 0 6px 18px; }
 .tilebench .tb-parts dt { color: var(--tb-quiet); }
@@ -298,7 +301,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
 .tilebench .tb-hints p { margin: 4px 0; max-width: 80ch; }
 @container (max-width: 640px) { .tilebench .tb-roomy { height: 6.6em; min-height: 6.6em; } }
 @container (max-width: 420px) { .tilebench .tb-roomy { height: 9.6em; min-height: 9.6em; } }
-`,""]),i.d(e,{},{A:a})},30(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Time travel: everything is below .tb-step. */
+`,""]),i.d(e,{},{A:b})},30(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Time travel: everything is below .tb-step. */
 .tilebench .tb-step { outline-offset: -2px; }
 .tilebench .tb-step .tb-status { height: 5.2em; box-sizing: border-box; overflow-y: auto; } /* fixed: what lies below must not move under the pointer */
 .tilebench .tb-step .tb-nav { gap: 4px; }
@@ -368,7 +371,7 @@ body[data-jp-theme-light="false"] .tilebench, body[data-theme="dark"] .tilebench
   .tilebench .tb-step .tb-read { height: auto; max-height: 240px; }
   .tilebench .tb-step .tb-run { margin-left: 0; padding-left: 0; border-left: 0; }
 }
-`,""]),i.d(e,{},{A:a})},31(t,e,i){var n=i(28),r=i.n(n),b=i(29),a=(i.n(b))()(r());a.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
+`,""]),i.d(e,{},{A:b})},31(t,e,i){var n=i(28),r=i.n(n),a=i(29),b=(i.n(a))()(r());b.push([t.id,`/* Colours of the editor's marks; those of the views are in board.css. Each is legible on the editor's background. */
 :root {
   --tb-lint-error: #c4001f;
   --tb-lint-warning: #8a5a00;
@@ -558,4 +561,4 @@ body:not([data-notebook]) #tilebench-board#tilebench-board {
   color: var(--jp-ui-font-color1);
   opacity: 0.8;
 }
-`,""]),i.d(e,{},{A:a})},29(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,b){"string"==typeof t&&(t=[[null,t,void 0]]);var a={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(a[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&a[p[0]]||(void 0!==b&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=b),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},28(t){t.exports=function(t){return t[1]}},21(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},b=[],a=0;a<t.length;a++){var o=t[a],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=a,e.splice(a,0,{identifier:p,updater:h,references:1})}b.push(p)}return b}t.exports=function(t,r){var b=n(t=t||[],r=r||{});return function(t){t=t||[];for(var a=0;a<b.length;a++){var o=i(b[a]);e[o].references--}for(var l=n(t,r),c=0;c<b.length;c++){var p=i(b[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}b=l}}},23(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},25(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},24(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},22(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,b;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(b=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(b))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},26(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},20(t,e,i){var n=i(21),r=i.n(n),b=i(22),a=i.n(b),o=i(23),l=i.n(o),c=i(24),p=i.n(c),d=i(25),s=i.n(d),h=i(26),x=i.n(h),g=i(27),m={};m.styleTagTransform=x(),m.setAttributes=p(),m.insert=l().bind(null,"head"),m.domAPI=a(),m.insertStyleElement=s(),r()(g.A,m),g.A&&g.A.locals&&g.A.locals;var f=i(30),u={};u.styleTagTransform=x(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=a(),u.insertStyleElement=s(),r()(f.A,u),f.A&&f.A.locals&&f.A.locals;var v=i(31),w={};w.styleTagTransform=x(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=a(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
+`,""]),i.d(e,{},{A:b})},29(t){t.exports=function(t){var e=[];return e.toString=function(){return this.map(function(e){var i="",n=void 0!==e[5];return e[4]&&(i+="@supports (".concat(e[4],") {")),e[2]&&(i+="@media ".concat(e[2]," {")),n&&(i+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),i+=t(e),n&&(i+="}"),e[2]&&(i+="}"),e[4]&&(i+="}"),i}).join("")},e.i=function(t,i,n,r,a){"string"==typeof t&&(t=[[null,t,void 0]]);var b={};if(n)for(var o=0;o<this.length;o++){var l=this[o][0];null!=l&&(b[l]=!0)}for(var c=0;c<t.length;c++){var p=[].concat(t[c]);n&&b[p[0]]||(void 0!==a&&(void 0===p[5]||(p[1]="@layer".concat(p[5].length>0?" ".concat(p[5]):""," {").concat(p[1],"}")),p[5]=a),i&&(p[2]&&(p[1]="@media ".concat(p[2]," {").concat(p[1],"}")),p[2]=i),r&&(p[4]?(p[1]="@supports (".concat(p[4],") {").concat(p[1],"}"),p[4]=r):p[4]="".concat(r)),e.push(p))}},e}},28(t){t.exports=function(t){return t[1]}},21(t){var e=[];function i(t){for(var i=-1,n=0;n<e.length;n++)if(e[n].identifier===t){i=n;break}return i}function n(t,n){for(var r={},a=[],b=0;b<t.length;b++){var o=t[b],l=n.base?o[0]+n.base:o[0],c=r[l]||0,p="".concat(l," ").concat(c);r[l]=c+1;var d=i(p),s={css:o[1],media:o[2],sourceMap:o[3],supports:o[4],layer:o[5]};if(-1!==d)e[d].references++,e[d].updater(s);else{var h=function(t,e){var i=e.domAPI(e);return i.update(t),function(e){e?(e.css!==t.css||e.media!==t.media||e.sourceMap!==t.sourceMap||e.supports!==t.supports||e.layer!==t.layer)&&i.update(t=e):i.remove()}}(s,n);n.byIndex=b,e.splice(b,0,{identifier:p,updater:h,references:1})}a.push(p)}return a}t.exports=function(t,r){var a=n(t=t||[],r=r||{});return function(t){t=t||[];for(var b=0;b<a.length;b++){var o=i(a[b]);e[o].references--}for(var l=n(t,r),c=0;c<a.length;c++){var p=i(a[c]);0===e[p].references&&(e[p].updater(),e.splice(p,1))}a=l}}},23(t){var e={};t.exports=function(t,i){var n=function(t){if(void 0===e[t]){var i=document.querySelector(t);if(window.HTMLIFrameElement&&i instanceof window.HTMLIFrameElement)try{i=i.contentDocument.head}catch(t){i=null}e[t]=i}return e[t]}(t);if(!n)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");n.appendChild(i)}},25(t){t.exports=function(t){var e=document.createElement("style");return t.setAttributes(e,t.attributes),t.insert(e,t.options),e}},24(t,e,i){t.exports=function(t){var e=i.nc;e&&t.setAttribute("nonce",e)}},22(t){t.exports=function(t){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=t.insertStyleElement(t);return{update:function(i){var n,r,a;n="",i.supports&&(n+="@supports (".concat(i.supports,") {")),i.media&&(n+="@media ".concat(i.media," {")),(r=void 0!==i.layer)&&(n+="@layer".concat(i.layer.length>0?" ".concat(i.layer):""," {")),n+=i.css,r&&(n+="}"),i.media&&(n+="}"),i.supports&&(n+="}"),(a=i.sourceMap)&&"u">typeof btoa&&(n+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(a))))," */")),t.styleTagTransform(n,e,t.options)},remove:function(){var t;null===(t=e).parentNode||t.parentNode.removeChild(t)}}}},26(t){t.exports=function(t,e){if(e.styleSheet)e.styleSheet.cssText=t;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(t))}}},20(t,e,i){var n=i(21),r=i.n(n),a=i(22),b=i.n(a),o=i(23),l=i.n(o),c=i(24),p=i.n(c),d=i(25),s=i.n(d),h=i(26),x=i.n(h),g=i(27),m={};m.styleTagTransform=x(),m.setAttributes=p(),m.insert=l().bind(null,"head"),m.domAPI=b(),m.insertStyleElement=s(),r()(g.A,m),g.A&&g.A.locals&&g.A.locals;var f=i(30),u={};u.styleTagTransform=x(),u.setAttributes=p(),u.insert=l().bind(null,"head"),u.domAPI=b(),u.insertStyleElement=s(),r()(f.A,u),f.A&&f.A.locals&&f.A.locals;var v=i(31),w={};w.styleTagTransform=x(),w.setAttributes=p(),w.insert=l().bind(null,"head"),w.domAPI=b(),w.insertStyleElement=s(),r()(v.A,w),v.A&&v.A.locals&&v.A.locals}}]);
