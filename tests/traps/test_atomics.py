@@ -362,3 +362,24 @@ def test_bulk_reductions_that_there_are_not_are_refused(dtype: str, target: str,
 
     assert says in str(refused(make, "TB520", "# here", target))
     tilebench.compile(make(), target="cpu")
+
+
+def test_nothing_moves_over_an_atomic_with_an_order() -> None:
+    """What a release lets others see is written before it, what an acquire waits for is read after it."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64,), "float32"), D: T.Tensor((64,), "float32"), F: T.Tensor((64,), "int32"),
+        E: T.Tensor((64,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                D[i] = A[i] * 2
+                T.atomic_add(F[i], 1, memory_order="acq_rel")
+                E[i] = D[i] + 1
+
+    x, zeros = numbers(64), np.zeros(64, np.float32)
+    check(program, [x], x * 2, np.ones(64, np.int32), x * 2 + 1, start=[zeros, zeros.astype(np.int32), zeros])
+    text = text_of(program)
+    body = text[text.rindex("{", 0, text.index("AtomicAdd(", text.index("__launch_bounds__"))) :]
+    assert re.search(r"D\[[^;]*\] = .*;\s+AtomicAdd\(F[^;]*, 4\);\s+E\[[^;]*\] = D\[", body), text

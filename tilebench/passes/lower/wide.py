@@ -52,17 +52,23 @@ class Plan:
 
 
 def plan_wide(nest: Nest, without: Container[object] = ()) -> Plan:
-    """Decide. Nothing is moved in a loop whose layout has no formula.
+    """Decide. Nothing is moved in a loop whose layout has no formula, or over an atomic with an order.
 
     without: keys of loads to leave alone.
     """
     plan = Plan(chunk=nest.loop.layout.registers)
-    if nest.loop.layout.is_digits:
+    if nest.loop.layout.is_digits and not _keeps_order(nest):
         direct = _plan_loads(nest, plan, without)
         _plan_stores(nest, plan)
         plan.stores.update(direct)
         _set_chunk(nest, plan)
     return plan
+
+
+def _keeps_order(nest: Nest) -> bool:
+    """Whether an atomic of the body says what is seen before and after it, and there is more than it."""
+    writes = [n for n in walk(nest.body) if isinstance(n, Store | AtomicRMW)]
+    return len(writes) > 1 and any(isinstance(n, AtomicRMW) and n.order != "relaxed" for n in writes)
 
 
 def _plan_loads(nest: Nest, plan: Plan, without: Container[object]) -> dict[int, Wide]:
