@@ -15,6 +15,8 @@ import numpy as np
 from tilebench.report import Figure, Report
 
 INK, QUIET, LINE, PAPER, PANEL = "#1b1f24", "#57606a", "#d0d7de", "#ffffff", "#f6f8fa"
+GAP = "#eaeef2"
+"""What is left out of a picture; behind QUIET text."""
 GOOD, BAD, WARN, ACCENT = "#1a7f37", "#cf222e", "#9a6700", "#0550ae"
 """Colours of the stills: a light card that reads on a dark page too. Each is at least 4.5:1 on PAPER and
 PANEL.
@@ -168,7 +170,7 @@ def png(figure: Any, colours: int = 255) -> bytes:
     image = Image.fromarray(pixels).quantize(
         colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
     )
-    _exact(image, pixels, (PANEL, PAPER))
+    _exact(image, pixels, (GAP, PANEL, PAPER))
     out = io.BytesIO()
     image.save(out, "PNG", optimize=True)
     return out.getvalue()

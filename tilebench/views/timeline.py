@@ -13,6 +13,7 @@ from typing import Any
 
 from tilebench.report import Report, TimelineBar, TimelineInfo
 from tilebench.views.base import (
+    GAP,
     INK,
     QUIET,
     Still,
@@ -118,7 +119,7 @@ def paint(ax: Any, info: TimelineInfo) -> None:
             height = 0.72 / count
             _bar(ax, bar, at, end, (y - 0.36 + row * height, height))
     for start, stop in info.cuts:
-        ax.axvspan(at(start), at(stop), color="#eaeef2", linewidth=0)
+        ax.axvspan(at(start), at(stop), color=GAP, linewidth=0)
         ax.annotate(
             f"⋯\n{number(stop - start)} {info.unit}", ((at(start) + at(stop)) / 2, (len(names) - 1) / 2),
             ha="center", va="center", fontsize=6, color=QUIET,

@@ -305,7 +305,7 @@ def page(reports: list[Report]) -> str:
             for name, still in (
                 ("shared memory", smem.still),
                 ("warps", warps.still),
-                ("passes", passes.still),
+                ("pass by pass", passes.still),
             )
             if (made := still(report)) is not None
         )
