@@ -504,3 +504,27 @@ def test_of_a_program_of_several_launches_the_first_is_recorded() -> None:
 def test_launches_that_no_gpu_and_no_emulator_ran_are_called_compiled() -> None:
     report = tilebench.run(IN_TURN, target="cuda:sm_90a").report
     assert (report.verdict, report.ok) == ("compiled, not run", None)
+
+
+def test_a_reference_that_gives_no_tensor_is_told() -> None:
+    for made, kind in ((None, "NoneType"), (3, "int")):
+        with pytest.raises(TileError, match=f"gives {kind} for Y") as caught:
+            add("interp", ref=lambda x, made=made: made)
+        assert caught.value.code == "TB630"
+
+
+def test_trips_that_an_argument_says_are_counted() -> None:
+    text = """\
+@T.prim_func
+def times(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32"), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        f = T.alloc_fragment((64,), "float32")
+        T.clear(f)
+        for k in range(n):
+            for i in T.Parallel(64):
+                f[i] = f[i] + X[i]
+        T.copy(f, Y)
+"""
+    for n in (0, 1, 50):
+        args = (torch.ones(64), torch.empty(64), n)
+        assert tilebench.run(text, args=args, target="interp").report.figures["flops"].value == 64 * n

@@ -15,7 +15,7 @@ from IPython.utils.capture import capture_output
 
 from tilebench.codec import to_json
 from tilebench.errors import TileError
-from tilebench.notebook.completion import COMMANDS, OPTIONS, SHOWN, Known, candidates
+from tilebench.notebook.completion import COMMANDS, OPTIONS, SHOWN, Known, candidates, known_to
 from tilebench.notebook.words import split_line
 from tilebench.report import REPORT_MIME, VIEWS
 
@@ -496,3 +496,16 @@ def test_commands_refuse_without_half_done_work(shell: Any) -> None:
     assert "UsageError: %tile export: /proc/no/x.tbz" in command(shell, "export a /proc/no/x.tbz")
     assert "UsageError: argument --save: /proc/no/x.tbz" in words(run(shell, "--save /proc/no/x.tbz"))
     assert "forgot a;" in command(shell, "clear a a")
+
+
+def test_values_behind_an_equals_sign_are_completed() -> None:
+    assert candidates("%%tile --target=cuda:sm_8") == [f"--target=cuda:sm_{a}" for a in (80, 86, 89)]
+    assert candidates("%%tile --show=lay") == ["--show=layout"]
+    assert candidates("%%tile --seed 3 --nope=x") == []
+
+
+def test_names_that_the_shell_brings_are_no_references(shell: Any) -> None:
+    shell.user_ns["mine"] = lambda x: x
+    shell.user_ns_hidden["theirs"] = shell.user_ns["theirs"] = lambda x: x
+    assert "mine" in known_to(shell, CELL).functions
+    assert "theirs" not in known_to(shell, CELL).functions

@@ -175,6 +175,15 @@ def reference_values(
             f"the reference returns {len(values)} values, "
             f"the kernel writes {len(names)} ({', '.join(names)})",
         )
+    odd = next((n for n, v in zip(names, values, strict=True) if not hasattr(v, "shape")), None)
+    if odd is not None:
+        kind = type(values[list(names).index(odd)]).__name__
+        raise TileError(
+            "TB630",
+            f"the reference gives {kind} for {odd}, which is a tensor",
+            why="its result is compared with what the kernel wrote, element by element",
+            fix="return the tensor (a lambda does so by itself, a function with return)",
+        )
     return dict(zip(names, values, strict=True))
 
 

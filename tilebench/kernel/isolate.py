@@ -23,6 +23,7 @@ from tilebench.errors import LaunchError, Loc, Source, TileError
 from tilebench.kernel import args
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.frames import read_frame, write_frame
+from tilebench.kernel.progress import Progress
 from tilebench.kernel.raw import bytes_tensor, pack
 from tilebench.kernel.session import Result, run
 from tilebench.profiling.benchmark import Times
@@ -203,10 +204,12 @@ def _await(worker: subprocess.Popen[bytes], deadline_s: float) -> None:
     """Wait for an answer without blocking for ever: Ctrl-C works, and a hang ends at the deadline."""
     end = time.monotonic() + deadline_s
     assert worker.stdout is not None, "a pipe"
-    while time.monotonic() < end:
-        ready, _, _ = select.select([worker.stdout], [], [], 0.2)
-        if ready:
-            return
+    with Progress("in a worker", 0) as progress:
+        while time.monotonic() < end:
+            ready, _, _ = select.select([worker.stdout], [], [], 0.2)
+            if ready:
+                return
+            progress.say()
     raise LaunchError(
         "TB621", f"the kernel did not finish within {deadline_s:g} s and its worker was ended",
         why="a loop without end, or a barrier that some threads never reach",

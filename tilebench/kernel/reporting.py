@@ -17,7 +17,7 @@ from tilebench.backends.cuda import sass
 from tilebench.backends.cuda.live import live_registers, mix
 from tilebench.backends.emulator.counts import AccessCounts
 from tilebench.errors import Loc, TileError
-from tilebench.ir.expr import int_value
+from tilebench.ir.expr import Var, int_value
 from tilebench.ir.launches import launches
 from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
@@ -516,7 +516,16 @@ def _work(kernel: Kernel) -> Work | None:
         if any(g is None for g in grid):
             return None
         return count(kernel.prim, tuple(g for g in grid if g is not None), {})
-    return count(kernel.prim, call.grid, call.symbols)
+    return count(kernel.prim, call.grid, _sizes(kernel))
+
+
+def _sizes(kernel: Kernel) -> dict[Var, int]:
+    """What the last call says of sizes: the symbols of its shapes, and whole numbers that were passed."""
+    if kernel.last_call is None:
+        return {}
+    numbers = {p.value: kernel.last_values.get(p.name) for p in kernel.params if isinstance(p.value, Var)}
+    whole = {v: n for v, n in numbers.items() if isinstance(n, int)}
+    return {**whole, **kernel.last_call.symbols}
 
 
 def device_label(kernel: Kernel) -> str:
@@ -576,7 +585,7 @@ def _performance(
         call = kernel.last_call
         grid = call.grid if call else tuple(int_value(g) or 0 for g in kernel.prim.grid)
         prediction = model.predict(
-            stages.stage(Scheduled), work, device, occupied, grid, call.symbols if call else {}, names,
+            stages.stage(Scheduled), work, device, occupied, grid, _sizes(kernel), names,
             resources.spill_bytes or 0.0,
         )  # fmt: skip
         timelines = (prediction.timeline,) if prediction.timeline.bars else ()

@@ -69,6 +69,10 @@ def candidates(line: str, known: Known = NOTHING) -> list[str] | None:
     earlier = [w for w in words[:-1] if w]
     if match[1] == "%" and (not earlier or earlier[0] in COMMANDS):
         return _of_command(earlier, last, known)
+    attached = re.fullmatch(r"(--[\w-]+)=(.*)", last)
+    if attached is not None:
+        values = _values(attached[1], attached[2], known) or []
+        return [f"{attached[1]}={v}" for v in values if v.startswith(attached[2])]
     places = [k for k, w in enumerate(earlier) if w.startswith("-")]
     if places and not last.startswith("-"):
         option = _SHORT.get(earlier[places[-1]], earlier[places[-1]])
@@ -133,7 +137,8 @@ def known_to(shell: Any, cell: str) -> Known:
     scope = cast("dict[str, Any]", shell.user_ns)
     body = cell.partition("\n")[2]
     magics = getattr(shell, "tilebench_magics", None)
-    own = [(n, v) for n, v in scope.items() if not n.startswith("_")]
+    hidden = cast("dict[str, Any]", getattr(shell, "user_ns_hidden", {}))
+    own = [(n, v) for n, v in scope.items() if not n.startswith("_") and hidden.get(n) is not v]
     made = re.findall(r"^\s*(\w+)\s*=\s*T\.(?:alloc_\w+|empty)\b", body, re.MULTILINE)
     declared = re.findall(r"(\w+)\s*:\s*T\.\w*Tensor\b", body)
     return Known(
