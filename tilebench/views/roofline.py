@@ -132,7 +132,7 @@ def paint(ax: Any, info: RooflineInfo) -> None:
         ends = ax.transData.transform([(x[0], x[0] * r.value), (x[-1], x[-1] * r.value)])
         angle = math.degrees(math.atan2(*(ends[1] - ends[0])[::-1]))
         shown = max(float(x[0]), ax.get_ylim()[0] / r.value)  # the left end: ceilings cross it further right
-        at = shown * (float(x[-1]) / shown) ** 0.3
+        at = shown * (float(x[-1]) / shown) ** 0.24
         over = (k == 0 and len(bands) > 1) or len(bands) == 1
         note = ax.annotate(
             clip(r.name, 26), (at, at * r.value), xytext=(0, 5 if over else -6), textcoords="offset points",
