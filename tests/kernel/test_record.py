@@ -494,3 +494,13 @@ def test_what_a_reference_may_be_is_said() -> None:
     assert "is given as ref=" in caught.value.fix
     threads = record(result.kernel, *values, ref=product, level="thread")
     assert "nothing was compared" in threads.trace.note
+
+
+def test_elements_and_levels_that_there_are_not_are_refused() -> None:
+    rec = recorded()
+    with pytest.raises(IndexError, match="takes 2 indices"):
+        rec.who_wrote("acc", (3,))
+    with pytest.raises(IndexError, match="outside of what this block holds"):
+        rec.who_wrote("acc", (3, 1000))
+    with pytest.raises(LaunchError, match="no level of steps"):
+        record(attention(), level="threads")  # type: ignore[arg-type] # a user's slip

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tilebench
-from tilebench.errors import TileError
+from tilebench.errors import LaunchError, TileError
 from tilebench.kernel.outputs import region
 from tilebench.kernel.session import Result
 
@@ -528,3 +528,18 @@ def times(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32"), n: T.int
     for n in (0, 1, 50):
         args = (torch.ones(64), torch.empty(64), n)
         assert tilebench.run(text, args=args, target="interp").report.figures["flops"].value == 64 * n
+
+
+def test_one_name_or_value_stands_for_a_list_of_one() -> None:
+    trace = tilebench.run(
+        EMPTY, args=(torch.ones(40), torch.empty(40)), target="interp", steps="Y"
+    ).report.traces
+    assert [b.name for b in trace[0].buffers] == ["Y"]
+    names = {"N": 64, "DTYPE": "float32"}
+    assert len(tilebench.sweep(ADD, {"DTYPE": "float16"}, target="interp", namespace=names).points) == 1
+
+
+def test_blocks_are_named_by_numbers() -> None:
+    for cta in (("a",), "x", (None,)):
+        with pytest.raises(LaunchError, match="whole numbers"):
+            add("interp", steps=(), cta=cta)

@@ -96,11 +96,17 @@ class Recording:
     def who_wrote(self, buffer: str, element: Sequence[int], step: int = -1) -> int | None:
         """The step that last wrote an element (in the tensor's own indices), up to `step`; None: nobody.
 
-        Steps count from 0, here and in every view.
+        Steps count from 0, here and in every view. Raises IndexError for an element that there is not.
         """
         number = self._buffer(buffer)
-        origin = self.trace.buffers[number].origin or (0,) * len(element)
+        info = self.trace.buffers[number]
+        if len(element) != len(info.shape):
+            raise IndexError(f"{buffer} takes {len(info.shape)} indices, got {tuple(element)}")
+        origin = info.origin or (0,) * len(element)
         place = tuple(int(e) - o for e, o in zip(element, origin, strict=True))
+        if any(not 0 <= p < n for p, n in zip(place, info.shape, strict=True)):
+            parts = ", ".join(f"{o}..{o + n - 1}" for o, n in zip(origin, info.shape, strict=True))
+            raise IndexError(f"{buffer}{list(element)} is outside of what this block holds of it: {parts}")
         data = codec.inflated(self.trace)
         for k in range(self._step(step), -1, -1):
             for w in self.trace.steps[k].writes:
@@ -197,6 +203,8 @@ def record(
     for given, names in (((values, args), "args= and tensors"), ((ref, reference), "ref= and reference=")):
         if all(x is not None and x != () for x in given):
             raise LaunchError("TB617", f"record() was given both {names}", fix="leave one of them out")
+    if level not in ("tile", "thread"):
+        raise LaunchError("TB617", f"level={level!r} is no level of steps", fix="use 'tile' or 'thread'")
     values = tuple(args) if args is not None else values
     if callable(reference) and not _takes_one(reference):
         ref, reference = reference, None
@@ -277,7 +285,14 @@ def trace_of(
 
 
 def _block(block: Sequence[int], grid: tuple[int, ...]) -> tuple[int, ...]:
-    place = tuple(int(i) for i in block)
+    try:
+        place = tuple(int(i) for i in block)
+    except (TypeError, ValueError):
+        raise LaunchError(
+            "TB614",
+            f"{block!r} is no block: its place is made of whole numbers",
+            fix=f"name one below {grid}",
+        ) from None
     place = (*place, *(0 for _ in range(len(grid) - len(place))))
     extra = place[len(grid) :]
     if any(extra) or any(not 0 <= i < n for i, n in zip(place, grid, strict=False)):
@@ -292,6 +307,7 @@ def _block(block: Sequence[int], grid: tuple[int, ...]) -> tuple[int, ...]:
 def _names(kernel: Kernel, buffers: Sequence[str] | None) -> frozenset[str] | None:
     if buffers is None:
         return None
+    buffers = (buffers,) if isinstance(buffers, str) else buffers
     known = [b.name for b in kernel.prim.buffers] + [p.name for p in kernel.params]
     for name in buffers:
         if name not in known:

@@ -231,8 +231,10 @@ def _with_steps(
     from tilebench.kernel.record import trace_of, with_traces
     from tilebench.kernel.writers import worst_block
 
+    wanted = [steps] if isinstance(steps, str) else list(steps) or None
+
     def traced(block: Sequence[int]) -> Report:
-        made = trace_of(kernel, before, block=tuple(block), buffers=list(steps) or None, reference="oracle")
+        made = trace_of(kernel, before, block=block, buffers=wanted, reference="oracle")
         return with_traces(report, made)
 
     if cta is not None:

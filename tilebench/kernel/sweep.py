@@ -97,6 +97,7 @@ def sweep(
     A combination that cannot be compiled, or fails, is kept with its reason. bench: rounds of each timing (0:
     10). Raises LaunchError TB616 for a name that the program does not read, TB617 for too many combinations.
     """
+    over = {k: v if isinstance(v, list | tuple | range) else (v,) for k, v in over.items()}
     total = math.prod(len(values) for values in over.values())
     if not over or not 0 < total <= MOST:
         raise LaunchError(

@@ -42,7 +42,7 @@ def report_of(thing: Any) -> Report:
         made = report()
         assert isinstance(made, Report), "Kernel.report gives a Report"
         return made
-    raise TypeError(f"show() takes a kernel or a report, got {type(thing).__name__}")
+    raise TypeError(f"a kernel, a result or a report can be shown, and this is a {type(thing).__name__}")
 
 
 def show(thing: Any, *views: str, static: bool | None = None, state: str = "") -> Any:
