@@ -167,6 +167,35 @@ def test_vectors_at_rows_that_data_name() -> None:
     assert "AtomicAddx4(" in text_of(program)
 
 
+@pytest.mark.parametrize("columns", [32, 24])
+def test_values_of_vectors_are_loaded_by_one_access(columns: int) -> None:
+    """From a shared tile (swizzled or not), and from a row of a tensor that data name."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((32, columns), "float32"),
+        R: T.Tensor((32,), "int32"),
+        B: T.Tensor((32, columns), "float32"),
+    ):
+        with T.Kernel(2, threads=32) as b:
+            tile = T.alloc_shared((16, columns), "float32")
+            T.annotate_layout({tile: T.make_swizzled_layout(tile)})
+            T.copy(A[b * 16, 0], tile)
+            for i, j in T.Parallel(16, columns // 4):
+                T.atomic_addx4(B[b * 16 + i, j * 4], tile[i, j * 4])
+            t = T.get_thread_binding()
+            for j in T.serial(columns // 4):
+                T.atomic_addx4(B[t, j * 4], A[R[t], j * 4])
+
+    x, start = numbers(32, columns), numbers(32, columns, seed=1)
+    rows = np.random.default_rng(3).permutation(32).astype(np.int32)
+    check(program, [x, rows], start + x + 2 * x[rows], start=[start])
+    text = text_of(program)
+    assert text.count("AtomicAddx4(B") == 2, text
+    assert text.count(") = *(const uint4*)(tile + ") == 1, text
+    assert re.search(r"\? \*\(const uint4\*\)\(A \+ .* : uint4\{\};\n *AtomicAddx4\(B", text), text
+
+
 def test_vectors_at_an_odd_place_are_single_elements() -> None:
     @T.prim_func
     def program(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tilebench.ir.expr import Expr, Load, Var, binary, const
+from tilebench.ir.expr import Expr, Load, Var, binary, const, is_const
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.simplify import Linear, linear
-from tilebench.ir.thread import VectorAtomic
+from tilebench.ir.thread import Memory, VectorAtomic, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Buffer, Stmt
 from tilebench.passes.indices import divisor
-from tilebench.passes.lower.builder import Builder, both, expr_key, global_strides, storage_of
+from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
 
 LANES = {"float32": 4, "float16": 8, "bfloat16": 8}
 """The most neighbours of one access, by type: 16 bytes."""
@@ -63,6 +63,10 @@ def _follows(s: AtomicRMW, first: AtomicRMW, by: int) -> bool:
         return False
     if (s.result is None) != (first.result is None):
         return False
+    return _beside(s, first, by)
+
+
+def _beside(s: AtomicRMW | Load, first: AtomicRMW | Load, by: int) -> bool:
     if any(expr_key(a) != expr_key(b) for a, b in zip(s.indices[:-1], first.indices[:-1], strict=True)):
         return False
     mine, base = linear(s.indices[-1]), linear(first.indices[-1])
@@ -84,19 +88,22 @@ def _is_free(s: AtomicRMW, before: Sequence[AtomicRMW]) -> bool:
     )
 
 
-def _is_aligned(b: Builder, first: AtomicRMW, lanes: int) -> bool:
+def _is_aligned(b: Builder, first: AtomicRMW | Load, lanes: int) -> bool:
     """Whether so many elements start at a multiple of their number, and are in one row or all outside."""
+    from tilebench.passes.lower.wide import row_steps
+
     buffer = first.buffer
-    strides = global_strides(buffer)
-    if linear(strides[-1]).terms or linear(strides[-1]).constant != 1:
+    memory = row_steps(b, buffer)
+    if memory is None:
         return False
+    steps, panel = memory
     known = dict(b.divisors)
     for v in {v for i in first.indices for v in variables(i)}:
         if v in b.names:
             known[v] = divisor(b.names[v], b.divisors)
     row, *others = (divisor(i, known) for i in reversed(first.indices))
-    steps = [divisor(s, b.divisors) for s in reversed(strides[:-1])]
-    if row % lanes or any(i * step % lanes for i, step in zip(others, steps, strict=True)):
+    below = reversed(steps[:-1])
+    if row % lanes or panel % lanes or any(i * s % lanes for i, s in zip(others, below, strict=True)):
         return False
     ends = (first.indices[-1], first.indices[-1] + (lanes - 1))
     return divisor(buffer.shape[-1], b.divisors) % lanes == 0 or (
@@ -105,13 +112,37 @@ def _is_aligned(b: Builder, first: AtomicRMW, lanes: int) -> bool:
     )
 
 
+def _load_together(b: Builder, run: Sequence[AtomicRMW], into: Memory) -> bool:
+    """Load the values of a run by one access, when they are neighbours in memory; False: nothing emitted."""
+    loads = [s.value for s in run if isinstance(s.value, Load)]
+    first = loads[0] if len(loads) == len(run) else None
+    if first is None or isinstance(first.buffer, Memory) or first.buffer.scope not in ("global", "shared"):
+        return False
+    if any(e.buffer is not first.buffer or not _beside(e, first, k) for k, e in enumerate(loads)):
+        return False
+    if b.nest is not None and any(b.nest.replaced_load(e) is not None for e in loads):
+        return False
+    if not _is_aligned(b, first, len(run)):
+        return False
+    if first.buffer.scope == "shared":
+        memory, index = b.shared_element(first.buffer, first.indices)
+        b.emit(VectorCopy(into, const(0), memory, index, len(run)))
+        return True
+    if not is_const(b.outside_value(first.buffer), 0) and not b.is_inside(first.buffer, first.indices):
+        return False
+    memory, index, inside = b.global_element(first.buffer, first.indices)
+    b.emit(VectorCopy(into, const(0), memory, index, len(run), inside, zero_fill=inside is not None))
+    return True
+
+
 def add_together(b: Builder, run: Sequence[AtomicRMW], one: Expr | None, shared: bool) -> None:
     """Emit a run. one: the condition under which this thread does it; shared: all threads want old values."""
     first = run[0]
     dtype, lanes = first.buffer.dtype, len(run)
     values = b.registers(f"{first.buffer.name}_added", lanes, dtype)
-    for k, s in enumerate(run):
-        b.store(values, k, b.expr(s.value))
+    if not _load_together(b, run, values):
+        for k, s in enumerate(run):
+            b.store(values, k, b.expr(s.value))
     memory, index, inside = b.global_element(first.buffer, first.indices)
     if first.result is None:
         with b.when(both(one, inside)):

@@ -230,7 +230,7 @@ def widest_access(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr
     for k, v in enumerate(loop.names):
         same = [d.stride for d in (*digits, *merged(loop.layout.thread)) if d.dim == k]
         known[v] = _gcd(same if k != lead else [digits[0].size, *(d.stride for d in others)])
-    memory = _steps(b, buffer)
+    memory = row_steps(b, buffer)
     if memory is None:
         return 1
     steps, panel = memory
@@ -253,7 +253,7 @@ def widest_access(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr
     return best
 
 
-def _steps(b: Builder, buffer: Buffer) -> tuple[list[int], int] | None:
+def row_steps(b: Builder, buffer: Buffer) -> tuple[list[int], int] | None:
     """(divisors of the strides, panel width or 0) of a buffer whose last dimension is contiguous; else
     None."""
     if buffer.scope == "global":
