@@ -152,6 +152,34 @@ def test_arrays_of_each_thread(kind: str, dim: int, keep: bool) -> None:
     assert f"tl::{'min' if kind == 'min' else 'max'}2<f16>(" in text_of(program)
 
 
+def fold_into(source: Any, total: Any, twice: Any) -> Any:
+    """A plain function that folds into a variable of its caller, and changes its own name for another."""
+    T.reduce_max(source, total, dim=0)
+    twice = twice + twice
+    return total + twice
+
+
+def test_a_plain_function_folds_into_its_callers_variable() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((32, 8), "float16"), B: T.Tensor((32, 3), "float16")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            x = T.alloc_local((8,), "float16")
+            for i in T.serial(8):
+                x[i] = A[t, i]
+            largest = T.alloc_var("float16")
+            other = T.alloc_var("float16")
+            other = 3
+            B[t, 0] = fold_into(x, largest, other)
+            B[t, 1] = largest
+            B[t, 2] = other
+
+    x = (np.random.default_rng(1).integers(-9, 9, (32, 8)) / 4).astype(np.float16)
+    top = x.max(axis=1)
+    check(program, [x], np.stack([top + 6, top, np.full(32, 3)], axis=1).astype(np.float16))
+    assert "tl::max2<f16>(" in text_of(program)
+
+
 def test_rows_over_several_warps_are_folded_in_halves_too() -> None:
     x = (np.random.default_rng(2).integers(-999, 999, (2, 2048)) / 8).astype(np.float16)
     for batch in (1, 2):

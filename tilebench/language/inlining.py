@@ -154,7 +154,8 @@ def inline(
         source = source_of(plain)
         definition, signature = node_of(plain, source), inspect.signature(plain, eval_str=False)
         inner = Frame(source, outer_names(plain), call_site=at)
-    _bind(walker, definition, signature, positional, named, inner, node, frame)
+    shares = not isinstance(function, Macro | LocalFunction)
+    _bind(walker, definition, signature, positional, named, inner, node, frame, shares)
     inner.gone.update(function.frame.gone if isinstance(function, LocalFunction) else {})
     try:
         walker.statements(definition.body, inner)
@@ -189,6 +190,7 @@ def _bind(
     inner: Frame,
     node: ast.AST,
     frame: Frame,
+    shares: bool,
 ) -> None:
     at = frame.loc(node)
     try:
@@ -213,8 +215,19 @@ def _bind(
             inner.names[name] = value
             continue
         if isinstance(value, Buffer) and value.scope == "var":
+            if shares and not _assigns(definition, name):
+                inner.names[name] = value  # as Python passes it: the variable, not its value so far
+                continue
             value = walker.evaluate.read(value)
         inner.names[name] = walker.bound(name, value, frame, node)
+
+
+def _assigns(definition: ast.FunctionDef, name: str) -> bool:
+    """Whether a function gives its parameter another value."""
+    return any(
+        isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
+        for n in ast.walk(definition)
+    )
 
 
 def _names(signature: inspect.Signature) -> str:
