@@ -128,7 +128,7 @@ def test_compare_with_the_last_run_and_with_another(shell: Any) -> None:
     out = words(run(shell, "--compare --set BLOCK=64"))
     assert "threads: 32 -> 64 +32" in out
     run(shell, "--as wide --set BLOCK=64 --quiet")
-    assert "threads: 64 -> 32 -32" in words(run(shell, "--compare wide"))
+    assert "threads: 64 -> 32 −32" in words(run(shell, "--compare wide"))
     assert "did you mean wide?" in words(run(shell, "--compare wid"))
 
 
@@ -472,7 +472,9 @@ def test_a_semicolon_shows_nothing(shell: Any) -> None:
     assert words(run(shell, "--show none --static;")).strip() == ""
     with capture_output() as captured:
         shell.run_cell(f"%%tile --target interp\n{CELL.rstrip()};\n")
+        shell.run_cell(f"%%tile --target interp\n{CELL}\n;\n")
     assert words(captured).strip() == ""
+    assert "correct" in words(run(shell, "", CELL + "# a comment;\n"))
     assert command(shell, "add;").strip() == ""
 
 

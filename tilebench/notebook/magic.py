@@ -149,7 +149,9 @@ class TileMagics(Magics):
         clear [NAME...] | config [KEY=VALUE...]. `k = %tile NAME` gives the Kernel. Each option is also an
         argument of tilebench.run, tilebench.sweep or tilebench.show. A `;` at the end shows nothing.
         """
-        quiet = is_quiet(line) or (cell is not None and is_quiet(cell))
+        quiet = is_quiet(line)
+        if cell is not None and is_quiet(cell):
+            quiet, cell = True, cell.rstrip()[:-1]
         words = split_line(line.rstrip(" ;"))
         if cell is None and words[:1] == ["config"]:
             return self.command(words)

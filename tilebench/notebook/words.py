@@ -64,8 +64,9 @@ def _closes_early(inner: str, quote: str) -> bool:
 
 
 def is_quiet(text: str) -> bool:
-    """Whether it ends in the `;` that silences a notebook's output."""
-    return text.rstrip().endswith(";")
+    """Whether it ends in the `;` that silences a notebook's output (not one of a comment)."""
+    last = text.rstrip().rpartition("\n")[2]
+    return last.endswith(";") and "#" not in last
 
 
 def suggest(message: str, line: str, kernels: Iterable[str] = ()) -> str:
