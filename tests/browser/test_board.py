@@ -521,7 +521,10 @@ def test_python_can_pin_from_outside(page: Any) -> None:
 
 
 LUMINANCE = """() => {
-  const numbers = (c) => c.match(/[\\d.]+/g).map(Number);
+  const numbers = (c) => {
+    const found = c.match(/[\\d.]+/g).map(Number);
+    return c.startsWith('color(srgb') ? found.map((v, k) => (k < 3 ? 255 * v : v)) : found;
+  };
   const rgb = (c) => { const m = numbers(c); return m.length > 3 && m[3] === 0 ? null : m; };
   const lin = (v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   const lum = (c) => 0.2126 * lin(c[0]) + 0.7152 * lin(c[1]) + 0.0722 * lin(c[2]);
@@ -535,7 +538,8 @@ LUMINANCE = """() => {
     if (!own || !e.getClientRects().length || e.tagName === 'OPTION') continue;
     const style = getComputedStyle(e);
     if (e instanceof SVGElement && e.classList.contains('tb-inbar')) continue;
-    const c = rgb(e instanceof SVGElement ? style.fill : style.color), b = back(e);
+    const b = back(e), ink = rgb(e instanceof SVGElement ? style.fill : style.color);
+    const c = [0, 1, 2].map((k) => ink[k] * (ink[3] ?? 1) + b[k] * (1 - (ink[3] ?? 1)));
     const [hi, lo] = [lum(c), lum(b)].sort((x, y) => y - x);
     if ((hi + 0.05) / (lo + 0.05) >= 4.5) continue;
     bad.push([e.className.baseVal ?? e.className, e.textContent.slice(0, 30), c, b]);
