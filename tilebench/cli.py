@@ -194,7 +194,9 @@ def _say_choice(path: str, name: str, namespace: dict[str, Any]) -> None:
     """Which program was taken, where a file has several and none was named."""
     from tilebench.kernel.program import as_program
 
-    known = [n for n, v in namespace.items() if not n.startswith("_") and as_program(v, namespace) is not None]
+    known = [
+        n for n, v in namespace.items() if not n.startswith("_") and as_program(v, namespace) is not None
+    ]
     if len(known) > 1:
         said = f"{path} has {', '.join(known)}: the last was taken, {name}; {path}::NAME takes another"
         print(said, file=sys.stderr)
