@@ -143,7 +143,7 @@ CODES: dict[str, str] = {
     "TB433": "Threads wait for each other without end.",
     "TB434": "An instruction of a whole warp that only part of the warp runs.",
     "TB435": "A loop that does not end.",
-    "TB436": "The async proxy reads what a thread wrote, with no proxy fence between.",
+    "TB436": "The async proxy reads what a thread wrote, or overwrites what it reads, with no proxy fence.",
     "TB437": "An mbarrier is used against its protocol.",
     "TB438": "Registers of a product are used while it is under way.",
     "TB439": "A product uses registers with no fence after their last use.",

@@ -53,10 +53,10 @@ class _Copy:
         if meet:
             h.sync()
 
-    def load(self, bytes: int = 1024) -> int:
+    def load(self, bytes: int = 1024, barrier: int = 0) -> int:
         with self.h.first():
-            self.h.expect(self.bar, bytes)
-            at = self.h.bulk_load(self.s, 0, self.map, (0, 0), self.bar)
+            self.h.expect(self.bar, bytes, barrier)
+            at = self.h.bulk_load(self.s, 0, self.map, (0, 0), self.bar, barrier)
         return at
 
     def read(self) -> int:
@@ -191,14 +191,28 @@ def copy_over_what_threads_still_read(bad: bool) -> Case:
     p.load()
     p.h.await_(p.bar, 0)
     read = p.read()
+    p.h.fence_proxy()
     if not bad:
         p.h.sync()
-    with p.h.first():
-        p.h.expect(p.bar, 1024, 1)
-        again = p.h.bulk_load(p.s, 0, p.map, (0, 0), p.bar, 1)
+    again = p.load(barrier=1)
     p.h.await_(p.bar, 0, 1)
     p.read()
     return p.case("async-race", read, again)
+
+
+@case
+def copy_over_what_threads_read_without_a_proxy_fence(bad: bool) -> Case:
+    p = _Copy()
+    p.load()
+    p.h.await_(p.bar, 0)
+    read = p.read()
+    if not bad:
+        p.h.fence_proxy()
+    p.h.sync()
+    again = p.load(barrier=1)
+    p.h.await_(p.bar, 0, 1)
+    p.read()
+    return p.case("proxy-fence", read, again)
 
 
 @case
@@ -238,12 +252,14 @@ def _ring(release: str = "", lanes: str = "") -> tuple[HopperBuild, dict[str, in
         if release == "early":
             at["arrive"] = h.arrive(empty)
         at["read"] = h.store(v, 0, h.load(s, (h.tx - 32) ^ 1))
+        if release != "unfenced":
+            h.fence_proxy()
         if lanes:
             if lanes == "met":
                 h.sync_warp()
             with h.when(binary("eq", h.tx % 32, const(0))):
                 at["arrive"] = h.arrive(empty)
-        elif release == "":
+        elif release in ("", "unfenced"):
             at["arrive"] = h.arrive(empty)
         h.store(r, 0, h.load(r, 0) + h.load(v, 0))
     h.store(c, h.tx - 32, h.load(r, 0))
@@ -255,6 +271,12 @@ def _ring(release: str = "", lanes: str = "") -> tuple[HopperBuild, dict[str, in
 def stage_given_back_before_it_is_read(bad: bool) -> Case:
     h, at, arguments = _ring("early" if bad else "")
     return Case(h, arguments, "async-race", (at["read"], at["load"]))
+
+
+@case
+def stage_given_back_without_a_proxy_fence(bad: bool) -> Case:
+    h, at, arguments = _ring("unfenced" if bad else "")
+    return Case(h, arguments, "proxy-fence", (at["read"], at["load"]))
 
 
 @case

@@ -118,6 +118,7 @@ def test_phases_that_registers_carry_across_tiles() -> None:
         with h.loop(3):
             h.await_(full, h.load(parity, 0), h.load(stage, 0))
             h.store(total, 0, h.load(total, 0) + h.load(s, h.load(stage, 0) * 128 + (255 - h.tx)))
+            h.fence_proxy()
             h.arrive(empty, h.load(stage, 0))
             advance()
         h.store(c, tile * 128 + (255 - h.tx), h.load(total, 0))

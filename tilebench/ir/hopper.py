@@ -141,8 +141,9 @@ class BulkWait(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class FenceProxyAsync(Stmt):
-    """fence.proxy.async.shared::cta: what this thread wrote to shared memory is visible to the async proxy
-    (to other threads' bulk copies and products after the next barrier).
+    """fence.proxy.async.shared::cta: what this thread did in shared memory comes before what the async proxy
+    does there (bulk copies and products of other threads after the next barrier): it sees what the thread
+    wrote, and does not overwrite what a load of the thread is still reading.
     """
 
 

@@ -410,12 +410,16 @@ class Acquire(Stmt):
 class Release(Stmt):
     """The consumers give a slot of the ring back, their own or the one that they had before it, when
     `condition` holds; then they go on to the next slot (`advance`) (tile level).
+
+    fence: threads have read it, and a load may be under way still when its thread arrives: the async proxy,
+    which overwrites the slot, comes behind it only after fence.proxy.async.
     """
 
     channel: Channel
     give: Literal["own", "previous", "none"] = "own"
     advance: bool = True
     condition: Expr | None = None
+    fence: bool = False
 
 
 # ------------------------------------------------------------------ the kernel

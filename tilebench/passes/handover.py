@@ -25,7 +25,7 @@ from typing import Literal, TypeGuard
 
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Load, Var, binary, const, int_value, is_const, unary
-from tilebench.ir.rewrite import rebuild, seq, substitute, transform, variables, walk
+from tilebench.ir.rewrite import children, rebuild, seq, substitute, transform, variables, walk
 from tilebench.ir.simplify import Interval, bounds
 from tilebench.ir.tile import (
     Acquire,
@@ -214,8 +214,20 @@ class _Handover:
             slot, phase = (Buffer(f"{name}_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
             channel = Channel(name, buffers, stages, slot, phase, products_only)
             self.versions.update(dict.fromkeys(buffers, stages))
-            rings.append(_Ring(channel, rest[first], rest[last], tuple(members)))
+            threads = any(self.threads_read(p, frozenset(buffers)) for p in rest)
+            rings.append(_Ring(channel, rest[first], rest[last], tuple(members), threads_read=threads))
         return rings, rest
+
+    def threads_read(self, s: Stmt, buffers: frozenset[Buffer]) -> bool:
+        """Whether something else than products reads these tiles in a statement."""
+        if self.is_product(s):
+            return False
+        inside = [c for c in children(s) if isinstance(c, Stmt)]
+        if not inside:
+            return bool(buffers_of(s) & buffers)
+        names = (n for c in children(s) if not isinstance(c, Stmt) for n in walk(c))
+        loaded = any(isinstance(n, Load) and n.buffer in buffers for n in names)
+        return loaded or any(self.threads_read(c, buffers) for c in inside)
 
     def written_out(self, copy: Copy, names: Mapping[Var, Expr]) -> Copy:
         """The copy without names that its sequence binds: it moves to the front."""
@@ -300,7 +312,8 @@ class _Handover:
                     out.append(release)
         if carried is None:
             land(len(flying))
-        return out + [Release(r.channel, "none", True) for r in rings if r.lagging and r.first in parts]
+        out += [Release(r.channel, "none", True) for r in rings if r.lagging and r.first in parts]
+        return _fenced(out, frozenset(r.channel for r in rings if r.threads_read))
 
     def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer]) -> bool:
         """Whether a statement must wait for a product under way."""
@@ -486,9 +499,8 @@ class _Handover:
             first = [p for p in users if p not in behind] or users
             last = [p for p in users if p in behind] or users
             both = 0 < sum(p in behind for p in users) < len(users)
-            return _Ring(
-                r.channel, where.get(first[0], nowhere), where.get(last[-1], nowhere), r.copies, both
-            )
+            start, end = where.get(first[0], nowhere), where.get(last[-1], nowhere)
+            return dataclasses.replace(r, first=start, last=end, lagging=both)
 
         steady = {p: behind.get(p, p) for p in plan.steady}
         late = frozenset((*behind.values(), *ends.values()))
@@ -548,7 +560,8 @@ class _Handover:
 class _Ring:
     """A channel of a sequence, the statements that use it first and last, and its copies.
 
-    lagging: it is acquired by a statement of this iteration and given back behind one of the last.
+    lagging: it is acquired by a statement of this iteration and given back behind one of the last;
+    threads_read: not only products do.
     """
 
     channel: Channel
@@ -556,6 +569,18 @@ class _Ring:
     last: Stmt
     copies: tuple[Copy, ...]
     lagging: bool = False
+    threads_read: bool = False
+
+
+def _fenced(parts: Sequence[Stmt], read: frozenset[Channel]) -> list[Stmt]:
+    """Tiles that threads have read go back together, with the last of them, behind one fence: it is dear."""
+    late = [p for p in parts if isinstance(p, Release) and p.give != "none" and p.channel in read]
+    if not late:
+        return list(parts)
+    together = [dataclasses.replace(late[0], fence=True), *late[1:]]
+    out = [p for p in parts if p not in late[:-1]]
+    at = out.index(late[-1])
+    return [*out[:at], *together, *out[at + 1 :]]
 
 
 def _produced(rings: Sequence[_Ring]) -> list[Stmt]:

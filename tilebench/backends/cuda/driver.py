@@ -329,8 +329,8 @@ class LoadedKernel:
             said = f"grid {grid}, {threads} threads, {shared_bytes} bytes of shared memory"
             raise gpu.error(code, "launch the kernel", said)
 
-    def __del__(self) -> None:
-        if sys.is_finalizing():
+    def __del__(self, finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if finalizing():  # bound above: this module's own names may be gone by then
             return
         try:
             self.gpu.enter(self.device)

@@ -209,19 +209,20 @@ class Block:
         )
 
     def unfenced(self, site: int, stale: Stale) -> None:
-        """A write by a thread that the async proxy need not see when it gets there."""
+        """An access of a thread that the async proxy need not come behind."""
         machine = self.machine
         later, earlier = machine.sites[site], machine.sites[stale.site]
         key = ("proxy-fence", later.place.name, *_pair(earlier, later))
         if machine.findings.known(*key):
             return
         verb = "overwrites it" if later.kind == "bulk-load" else "reads it"
-        text = f"{self._element(later, stale.granule)}: thread {stale.thread} writes it at {line(earlier.at)}"
+        does = "reads" if stale.read else "writes"
+        text = f"{self._element(later, stale.granule)}: thread {stale.thread} {does} it at {line(earlier.at)}"
         text += f" and {agent_of(later)} {verb}, with no fence.proxy.async of that thread between"
         text += f" (block {self.name})"
         machine.findings.add(
             key, "proxy-fence", "error", text, (earlier.at, later.at),
-            f"put fence.proxy.async after {line(earlier.at)}, in every thread that writes, then a barrier",
+            f"put fence.proxy.async after {line(earlier.at)}, in every thread that {does}, then a barrier",
             "TB436",
         )  # fmt: skip
 

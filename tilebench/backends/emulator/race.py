@@ -29,11 +29,14 @@ class Conflict(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """A write by a thread that the async proxy need not see: the granule, the thread, the statement."""
+    """An access of a thread that the async proxy need not come behind: the granule, the thread, the
+    statement, and whether the thread only reads there.
+    """
 
     granule: int
     thread: int
     site: int
+    read: bool = False
 
 
 Granules = slice | np.ndarray
@@ -188,6 +191,7 @@ class Shadow:
                 k = int(np.flatnonzero(~over)[0])
                 earlier = int(self.r_site.reshape(-1, self.readers)[g][i[k], v[k]])
                 self.race(site, Conflict(_granule(g, int(i[k])), int(reader[k]), earlier, agent, "WAR"))
+        stale = stale or self._after_reads(g, reads, order)
         self.w_thread[g] = agent
         self.w_seg[g] = seg
         self.w_site[g] = site
@@ -226,6 +230,20 @@ class Shadow:
             return None
         i = int(np.flatnonzero(hidden)[0])
         return Stale(_granule(g, i), int(writer[i]), int(self.w_site[g][i]))
+
+    def _after_reads(self, g: Granules, reads: np.ndarray, order: Order) -> Stale | None:
+        """A read by a thread that no fence of it closes, if there is one."""
+        warps = self.clock.warps
+        fences = self.clock.columns.fences
+        hidden = (reads[:, :warps] > 0) & (reads[:, :warps] >= order.row[fences : fences + warps])
+        reader = self.r_thread.reshape(-1, self.readers)[g][:, :warps]
+        for alone, last in self.clock.fenced.items():
+            hidden &= ~((reader == alone) & (reads[:, :warps] <= last))
+        if not hidden.any():
+            return None
+        i, v = (int(x[0]) for x in np.nonzero(hidden))
+        at = int(self.r_site.reshape(-1, self.readers)[g][i, v])
+        return Stale(_granule(g, i), int(reader[i, v]), at, read=True)
 
     def complete(self, g: np.ndarray, t: np.ndarray) -> None:
         """Asynchronous copies into g are complete for the threads t that issued them."""

@@ -16,6 +16,7 @@ from tilebench.ir.thread import Program, Role
 from tilebench.ir.tile import Claimed, Stmt
 from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
+from tilebench.passes.lower.fences import without_idle_fences
 from tilebench.passes.lower.handover import lower_producer, prologue, start_counting
 from tilebench.passes.lower.rasterise import rasterised_blocks
 from tilebench.passes.lower.statements import lower_stmt
@@ -39,6 +40,7 @@ def lower(stage: Synchronised) -> Lowered:
         b.finish_stores()
         timers.end(b)
         roles = (Role("all", 0, b.threads, b.finish()),)
+    roles = without_idle_fences(roles)
     kernel = stage.kernel
     facts: dict[str, Any] = {
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)

@@ -14,6 +14,7 @@ from tilebench.ir.dtype import uint64
 from tilebench.ir.expr import Expr, Var, binary, const, select
 from tilebench.ir.hopper import (
     BulkLoad,
+    FenceProxyAsync,
     MBarrierArrive,
     MBarrierExpect,
     MBarrierInit,
@@ -127,6 +128,8 @@ def lower_release(b: Builder, s: Release) -> None:
             slot = select(binary("eq", slot, const(0)), const(channel.stages - 1), slot - 1)
         condition = b.condition(s.condition) if s.condition is not None else None
         with b.when(condition):
+            if s.fence:
+                b.emit(FenceProxyAsync())
             give_back(b, ring, slot)
     if s.advance:
         advance(b, channel)
