@@ -85,9 +85,15 @@ def softmax(M: int, N: int, dtype: str = "float16", block_M: int = 4, threads: i
 
 
 def rms_norm(
-    M: int, N: int, dtype: str = "float16", block_M: int = 4, threads: int = 128, eps: float = 1e-5
+    M: int,
+    N: int,
+    dtype: str = "float16",
+    block_M: int = 4,
+    threads: int = 128,
+    eps: float = 1e-5,
+    blocks: int = 1,
 ) -> Any:
-    """Y = X * rsqrt(mean(X**2) + eps) * W."""
+    """Y = X * rsqrt(mean(X**2) + eps) * W. blocks: how many share a multiprocessor at least."""
 
     @T.prim_func
     def rms_norm_kernel(X: T.Tensor((M, N), dtype), W: T.Tensor((N,), dtype), Y: T.Tensor((M, N), dtype)):
@@ -95,14 +101,18 @@ def rms_norm(
             x = T.alloc_fragment((block_M, N), "float32")
             square = T.alloc_fragment((block_M, N), "float32")
             total = T.alloc_fragment((block_M,), "float32")
+            w = T.alloc_fragment((N,), dtype)
+            if blocks > 1:
+                T.annotate_min_blocks_per_sm(blocks)
             T.copy(X[bx * block_M, 0], x)
+            T.copy(W, w)
             for i, j in T.Parallel(block_M, N):
                 square[i, j] = x[i, j] * x[i, j]
             T.reduce_sum(square, total, dim=1)
             for i in T.Parallel(block_M):
                 total[i] = T.rsqrt(total[i] / N + eps)
             for i, j in T.Parallel(block_M, N):
-                x[i, j] = x[i, j] * total[i] * W[j]
+                x[i, j] = x[i, j] * total[i] * w[j]
             T.copy(x, Y[bx * block_M, 0])
 
     return rms_norm_kernel

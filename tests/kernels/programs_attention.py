@@ -300,13 +300,18 @@ def mla_decode(
     block_N: int = 64,
     num_stages: int = 2,
     threads: int = 256,
+    trailing: bool = False,
 ) -> Any:
     """Latent attention, one query row a head: values are `dim` numbers, keys the same ones and `rope` more.
 
     Q: (batch, heads, dim); R: (batch, heads, rope); C: (batch, seq, dim); E: (batch, seq, rope);
-    O: (batch, heads, dim).
+    O: (batch, heads, dim). Sums of rows are folded at the end, so that warpgroups meet less. trailing (with
+    TB_STAGES_BY_HAND): the product into o belongs to the next iteration, under its exponentials.
     """
     scale = (1.0 / (dim + rope)) ** 0.5 * LOG2E
+    # copies of C, E; s = 0, two products into s, m_old, max, alpha, exp, p_s, sums, o scaled, product into o
+    stage = [-1, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] if trailing else None
+    order = [-1, -1, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 3] if trailing else None
 
     @T.prim_func
     def mla_decode_kernel(
@@ -327,15 +332,15 @@ def mla_decode(
             m = T.alloc_fragment((block_H,), "float32")
             m_old = T.alloc_fragment((block_H,), "float32")
             alpha = T.alloc_fragment((block_H,), "float32")
-            row = T.alloc_fragment((block_H,), "float32")
+            sums = T.alloc_fragment((block_H, block_N), "float32")
             l = T.alloc_fragment((block_H,), "float32")
 
             T.copy(Q[by, bx * block_H, 0], Q_s)
             T.copy(R[by, bx * block_H, 0], R_s)
             T.fill(o, 0)
-            T.fill(l, 0)
+            T.fill(sums, 0)
             T.fill(m, -T.infinity("float32"))
-            for k in T.Pipelined(T.ceildiv(seq, block_N), num_stages=num_stages):
+            for k in T.Pipelined(T.ceildiv(seq, block_N), num_stages=num_stages, order=order, stage=stage):
                 T.copy(C[by, k * block_N, 0], C_s)
                 T.copy(E[by, k * block_N, 0], E_s)
                 T.clear(s)
@@ -347,13 +352,13 @@ def mla_decode(
                     alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
                 for i, j in T.Parallel(block_H, block_N):
                     s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
-                T.reduce_sum(s, row, dim=1)
                 T.copy(s, p_s)
-                for i in T.Parallel(block_H):
-                    l[i] = l[i] * alpha[i] + row[i]
+                for i, j in T.Parallel(block_H, block_N):
+                    sums[i, j] = sums[i, j] * alpha[i] + s[i, j]
                 for i, j in T.Parallel(block_H, dim):
                     o[i, j] = o[i, j] * alpha[i]
                 T.gemm(p_s, C_s, o, policy=T.GemmWarpPolicy.FullCol)
+            T.reduce_sum(sums, l, dim=1)
             for i, j in T.Parallel(block_H, dim):
                 o[i, j] = o[i, j] / l[i]
             T.copy(o, O[by, bx * block_H, 0])
@@ -565,6 +570,7 @@ def attention_backward_overlapped(
     num_stages: int = 2,
     threads: int = 256,
     trailing: bool = False,
+    first_l: bool = False,
 ) -> Any:
     """`attention_backward` with its products in the order in which they hide what the threads do.
 
@@ -607,6 +613,7 @@ def attention_backward_overlapped(
             dk = T.alloc_fragment((block_M, dim), "float32")
             dv = T.alloc_fragment((block_M, dim), "float32")
             dq = T.alloc_fragment((block_N, dim), "float32")
+            l = T.alloc_fragment((block_N,), "float32")
 
             T.copy(K[bz, by, bx * block_M : (bx + 1) * block_M, :], K_s)
             T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
@@ -620,8 +627,13 @@ def attention_backward_overlapped(
                 T.copy(D[bz, by, (first + t) * block_N], D_s)
                 T.gemm(K_s, Q_s, s, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.gemm(V_s, G_s, dp, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                for i, j in T.Parallel(block_M, block_N):
-                    s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
+                if first_l:
+                    T.copy(L_s, l)
+                    for i, j in T.Parallel(block_M, block_N):
+                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - l[j])
+                else:
+                    for i, j in T.Parallel(block_M, block_N):
+                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
                 if causal:
                     if (first + t) * block_N < bx * block_M + block_M - 1:
                         for i, j in T.Parallel(block_M, block_N):

@@ -15,6 +15,30 @@ import tilebench.language as T
 LOG2E = 1.44269504
 
 
+def chunk_scan_weights(batch: int, seq: int, heads: int, chunk: int = 256, dtype: str = "float16") -> Any:
+    """What `chunk_scan_split` takes beside A: U = A log2(e) - log2(dt) for all columns, and for those of the
+    first half W = exp2(A[r] log2(e) - U), r the last of them. (batch, heads, chunks, chunk) and half of it.
+    """
+    chunks, rows, some = seq // chunk, chunk // 2, 8
+
+    @T.prim_func
+    def chunk_scan_weights_kernel(
+        dt: T.Tensor((batch, heads, chunks, chunk), dtype),
+        A: T.Tensor((batch, heads, chunks, chunk), dtype),
+        U: T.Tensor((batch, heads, chunks, chunk), "float32"),
+        W: T.Tensor((batch, heads, chunks, rows), dtype),
+    ):
+        with T.Kernel(chunks // some, heads, batch, threads=256) as (bx, by, bz):
+            for k, j in T.Parallel(some, chunk):
+                c = bx * some + k
+                u = T.cast(A[bz, by, c, j], "float32") * LOG2E - T.log2(T.cast(dt[bz, by, c, j], "float32"))
+                U[bz, by, c, j] = u
+                if j < rows:
+                    W[bz, by, c, j] = T.exp2(T.cast(A[bz, by, c, rows - 1], "float32") * LOG2E - u)
+
+    return chunk_scan_weights_kernel
+
+
 def chunk_scan_split(
     batch: int,
     seq: int,
@@ -29,8 +53,8 @@ def chunk_scan_split(
 ) -> Any:
     """`chunk_scan` (programs_scan.py) with half a chunk of rows and block_H heads to a block; dt is positive.
 
-    Two warpgroups have 64 rows each. Four products run beside each other for a head: of the state, of what
-    lies left of the tile, and of the two halves of the tile's own square.
+    Two warpgroups have 64 rows each, and no thread waits for another. For a head, products of the state, of
+    what lies left of the tile, and of two halves of the tile's own square; U, W from `chunk_scan_weights`.
     """
     chunks, ratio = seq // chunk, heads // groups
     rows, half = chunk // 2, chunk // 4
@@ -40,7 +64,8 @@ def chunk_scan_split(
     def chunk_scan_split_kernel(
         CB: T.Tensor((batch, chunks, groups, chunk, chunk), dtype),
         X: T.Tensor((batch, seq, heads, dim), dtype),
-        dt: T.Tensor((batch, heads, chunks, chunk), dtype),
+        U: T.Tensor((batch, heads, chunks, chunk), "float32"),
+        W: T.Tensor((batch, heads, chunks, rows), dtype),
         A: T.Tensor((batch, heads, chunks, chunk), dtype),
         C: T.Tensor((batch, seq, groups, state), dtype),
         S: T.Tensor((batch, chunks, heads, dim, state), dtype),
@@ -53,9 +78,8 @@ def chunk_scan_split(
             S_s = T.alloc_shared((dim, state), dtype)
             X_s = T.alloc_shared((chunk, dim), dtype)
             A_s = T.alloc_shared((chunk,), dtype)
-            dt_s = T.alloc_shared((chunk,), dtype)
-            w_s = T.alloc_shared((rows,), dtype)
             u_s = T.alloc_shared((chunk,), "float32")
+            w_s = T.alloc_shared((rows,), dtype)
             left = T.alloc_fragment((rows, rows), dtype)
             first = T.alloc_fragment((rows, half), dtype)
             second = T.alloc_fragment((rows, half), dtype)
@@ -75,17 +99,14 @@ def chunk_scan_split(
                 T.copy(S[b, c, by * block_H + h, :, :], S_s)
                 T.copy(X[b, c * chunk : (c + 1) * chunk, by * block_H + h, :], X_s)
                 T.copy(A[b, by * block_H + h, c, :], A_s)
-                T.copy(dt[b, by * block_H + h, c, :], dt_s)
+                T.copy(U[b, by * block_H + h, c, :], u_s)
+                T.copy(W[b, by * block_H + h, c, :], w_s)
                 T.gemm(C_s, S_s, from_state, transpose_B=True, clear_accum=True, policy=full)
-                before = T.cast(A_s[rows - 1], "float32")
-                for j in T.Parallel(chunk):
-                    u_s[j] = T.cast(A_s[j], "float32") * LOG2E - T.log2(T.cast(dt_s[j], "float32"))
-                for j in T.Parallel(rows):
-                    w_s[j] = T.exp2(before * LOG2E - u_s[j])
+                before = T.cast(A_s[rows - 1], "float32") * LOG2E
                 for i in T.Parallel(rows):
                     a_m[i] = T.cast(A_s[bx * rows + i], "float32") * LOG2E
-                T.copy(w_s, w)
                 if bx > 0:
+                    T.copy(w_s, w)
                     for i, j in T.Parallel(rows, rows):
                         left[i, j] = CB_s[i, j] * w[j]
                 else:
@@ -112,7 +133,7 @@ def chunk_scan_split(
                     acc[i, j] += from_state[i, j] * T.exp2(a_m[i])
                 if bx > 0:
                     for i, j in T.Parallel(rows, dim):
-                        acc[i, j] += from_left[i, j] * T.exp2(a_m[i] - before * LOG2E)
+                        acc[i, j] += from_left[i, j] * T.exp2(a_m[i] - before)
                 for i, j in T.Parallel(rows, dim):
                     acc[i, j] += T.cast(X_s[bx * rows + i, j], "float32") * skip
                 T.copy(acc, Y[b, row : row + rows, by * block_H + h, :])

@@ -10,6 +10,10 @@ from typing import Any
 Run = Callable[[], Any]
 
 
+TILELANG_EXAMPLES = "TILELANG_EXAMPLES"
+"""The environment variable that names the folder of TileLang's examples."""
+
+
 class NotHere(Exception):
     """A peer that this machine does not have, or that cannot do the case; the text says why."""
 

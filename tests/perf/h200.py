@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.perf.cases import REFERENCE, Bar, Case  # noqa: E402
+from tests.perf.cases import REFERENCE, TILELANG_EXAMPLES, Bar, Case  # noqa: E402
 from tests.perf.racing import geometric_mean  # noqa: E402
 from tests.perf.rows import BARS, cases  # noqa: E402
 
@@ -298,6 +298,8 @@ def supervise(
 ) -> list[tuple[str, int]]:
     """One child over these jobs; the jobs that are still to do when it ended."""
     command = [sys.executable, "-u", str(Path(__file__).resolve()), "--worker"]
+    if options.tilelang:
+        os.environ[TILELANG_EXAMPLES] = str(options.tilelang.resolve())
     if options.reference:
         command += ["--reference", str(options.reference)]
     child = subprocess.Popen(
@@ -486,6 +488,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", default="", help="names, or their beginnings, with commas between")
+    parser.add_argument("--tilelang", type=Path, help="TileLang's folder of examples, for its figures")
     parser.add_argument("--reference", type=Path, help="folder with gemm_sm90.cu, fa_sm90.cu, run_sm90.py")
     parser.add_argument("--json", type=Path, help="merged into this file")
     parser.add_argument("--minutes", type=float, default=8.7, help="the call ends by then")

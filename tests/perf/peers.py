@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tests.perf.cases import NotHere, Run
+from tests.perf.cases import TILELANG_EXAMPLES, NotHere, Run
 
 
 def sdpa(q: Any, k: Any, v: Any, causal: bool, backend: str) -> Run:
@@ -39,6 +40,23 @@ def module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise NotHere(f"{name} is not here: {error}") from None
+
+
+def tilelang_example(path: str) -> Any:
+    """One of TileLang's examples as a module; path within their folder. Raises NotHere."""
+    module("tilelang")
+    folder = os.environ.get(TILELANG_EXAMPLES)
+    if not folder:
+        raise NotHere("TileLang is here, its examples are not: see --tilelang")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(folder) / path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(found)
+    except (ImportError, OSError) as error:
+        raise NotHere(f"{path} does not load: {error}") from None
+    return found
 
 
 def compiled(function: Any, *arguments: Any) -> Any:

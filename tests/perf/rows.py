@@ -12,7 +12,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from tests.kernels import programs, programs_attention, references
+from tests.kernels import programs, references
 from tests.perf.cases import REFERENCE, Bar, Candidate, Case, NotHere, Run, Setup, one, same_arguments
 
 GEMM_SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (8192, 8192, 1024), (2048, 2048, 8192))
@@ -78,25 +78,20 @@ def gemm_case(row: str, dtype: str, m: int, n: int, k: int, transposed: bool) ->
 
 
 _AHEAD = {"TB_TILES_AHEAD": True}
-_FLAT = {**_AHEAD, "TB_STAGE_TOGETHER": True}
 _ROUND = {"TB_PERSISTENT": True}
 _PAIRS = {**_ROUND, "TB_PAIRED_TILES": True}
 _CLAIMS = {**_ROUND, "TB_CLAIMED_TILES": True}
 WAYS: Mapping[str, Mapping[str, bool]] = {
     "": {},
     "ahead": _AHEAD,
-    "ahead, together": _FLAT,
     "one block a tile": {"TB_PERSISTENT": False},
 }
 """Ways to go through equal tiles, as pass configs; persistent blocks unless said."""
 WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
     "one block a tile": {"TB_PERSISTENT": False},
-    "persistent": _ROUND,
-    "pairs": _PAIRS,
     "pairs, ahead": {**_PAIRS, **_AHEAD},
-    "pairs, ahead, together": {**_PAIRS, **_FLAT},
+    "claimed, ahead": {**_CLAIMS, **_AHEAD},
     "claimed": _CLAIMS,
-    "claimed, ahead, together": {**_CLAIMS, **_FLAT},
 }
 """Ways to go through tiles of growing length; the first, with the longest tiles first, is the default."""
 
@@ -111,7 +106,6 @@ def attention_case(
         settings += [(128, 160, 2, 256, ""), (128, 176, 2, 256, "one block a tile")]
     if dim == 64:
         settings += [(192, 128, 2, 384, way) for way in (WAYS_CAUSAL if causal else WAYS)]
-        settings += [(128, 128, 3, 256, "persistent" if causal else "")]
     candidates = tuple(
         one(
             f"{bm}x{bn} s{stages} t{threads}{' ' if way else ''}{way}",
@@ -120,15 +114,6 @@ def attention_case(
         )
         for bm, bn, stages, threads, way in settings
     )
-
-    if kv_heads == heads:
-        lazy = partial(programs_attention.attention_lazy, batch, heads, s, dim, causal, dtype)
-        tall = {"block_M": 192, "threads": 384} if dim == 64 else {}
-        skip = {"TB_SKIP_UNIT_SCALING": True}
-        candidates += tuple(
-            one(f"lazy {way}", partial(lazy, **tall), **skip, **(WAYS_CAUSAL if causal else WAYS)[way])
-            for way in (("one block a tile", "pairs, ahead, together") if causal else ("", "ahead, together"))
-        )
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -182,6 +167,10 @@ def memory_case(row: str, m: int = 8192, n: int = 8192, copies: int = 3) -> Case
         one(f"{bm} rows t{threads}", partial(factory, m, n, block_M=bm, threads=threads))
         for bm, threads in ((1, 128), (1, 256), (1, 512), (2, 256), (1, 1024), (2, 512))
     )
+    if row == "rms_norm":
+        candidates += (
+            one("1 rows t512, 4 blocks an SM", partial(factory, m, n, block_M=1, threads=512, blocks=4)),
+        )
 
     def prepare(folder: Path | None) -> Setup:
         import torch

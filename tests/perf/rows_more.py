@@ -20,7 +20,6 @@ from tests.perf.cases import (
     REFERENCE,
     Candidate,
     Case,
-    NotHere,
     Run,
     Setup,
     both,
@@ -45,11 +44,6 @@ def in_turn(*runs: Run) -> Run:
 def shape_of(kernel: Any, position: int) -> tuple[int, ...]:
     """The shape of a kernel's parameter."""
     return kernel.params[position].value.static_shape
-
-
-def absent(what: str) -> Run:
-    """A peer that is not here. Raises NotHere."""
-    raise NotHere(what)
 
 
 def skinny_case(dtype: str, m: int = 64, n: int = 8192, k: int = 8192) -> Case:
@@ -124,6 +118,11 @@ def e4m3_case(m: int = 8192, n: int = 8192, k: int = 8192) -> Case:
             (256, 4, 16, {}),
             (256, 4, 8, {}),
             (192, 4, 16, {}),
+            (192, 4, 8, {}),
+            (192, 5, 16, {}),
+            (224, 4, 16, {}),
+            (192, 4, 32, {}),
+            (256, 4, 4, {}),
             (128, 5, 16, {}),
             (256, 4, 16, {"TB_PERSISTENT": False}),
         )
@@ -225,6 +224,7 @@ def decode_case(batch: int = 16, heads: int = 32, kv_heads: int = 8, seq: int = 
 
         from tests.kernels import references_more
         from tests.perf import peers
+        from tests.perf.racing import quick
 
         del folder
         q = torch.randn(batch, heads, dim, device="cuda", dtype=torch.float16)
@@ -234,6 +234,21 @@ def decode_case(batch: int = 16, heads: int = 32, kv_heads: int = 8, seq: int = 
         def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
             p, l = (torch.empty(shape_of(kernels[0], i), device="cuda") for i in (3, 4))
             return in_turn(kernels[0].bind(q, k, v, p, l), kernels[1].bind(p, l, o))
+
+        def tilelang() -> Run:
+            example = peers.tilelang_example("flash_decoding/example_gqa_decode.py")
+            rows = [t.transpose(1, 2).contiguous() for t in (k, v)]
+            every = torch.ones(batch, seq, kv_heads, device="cuda", dtype=torch.uint8)
+            config, _ = example.get_heuristic_config()
+            splits = {
+                n: partial(
+                    example.flashattn(batch, heads, kv_heads, seq, dim, **{**config, "num_split": n}),
+                    q, *rows, every,
+                )
+                for n in (1, 2, 4, 8)
+            }  # fmt: skip
+            rough = quick(splits)
+            return splits[min(rough, key=lambda n: rough[n])]
 
         row = q[:, :, None]
         return Setup(
@@ -252,14 +267,6 @@ def decode_case(batch: int = 16, heads: int = 32, kv_heads: int = 8, seq: int = 
     return Case("decode", label, candidates, prepare, moved, "TB/s", 5e-3)
 
 
-def tilelang() -> Run:
-    """TileLang's own example of a row. Raises NotHere: its examples are not in the package."""
-    from tests.perf import peers
-
-    peers.module("tilelang")
-    return absent("TileLang is here, its examples are not part of the package")
-
-
 def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
     """Latent attention, one row a head."""
     candidates = tuple(
@@ -272,11 +279,23 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
         )
         for h, n, stages, threads in ((64, 64, 2, 256), (64, 32, 2, 256), (64, 32, 3, 256))
     )  # fmt: skip
+    candidates += tuple(
+        one(
+            f"64x{n} s{stages} t256, product an iteration later",
+            partial(
+                programs_attention.mla_decode,
+                batch, heads, seq, block_N=n, num_stages=stages, trailing=True,
+            ),
+            TB_STAGES_BY_HAND=True,
+        )
+        for n, stages in ((64, 2), (32, 3), (32, 4))
+    )  # fmt: skip
 
     def prepare(folder: Path | None) -> Setup:
         import torch
 
         from tests.kernels import references_more
+        from tests.perf import peers
 
         del folder
         q, r, c, e = (
@@ -285,6 +304,11 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
         )
         o = torch.full_like(q, math.nan)
         whole, keys = torch.cat([q, r], -1)[:, None], torch.cat([c, e], -1)[:, None]
+
+        def tilelang() -> Run:
+            example = peers.tilelang_example("deepseek_mla/example_mla_decode.py")
+            kernel = example.flashattn(batch, heads, 1, seq, 512, 64, 64, 64, 1, 576**-0.5)
+            return partial(kernel, q, r, c[:, :, None], e[:, :, None])
 
         def matmul() -> Run:
             def run() -> Any:
@@ -363,7 +387,7 @@ def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128
             same_arguments(q, k, v, o),
             [o],
             lambda: [references_more.linear_attention(q, k, v)],
-            {"fla": fla, "Triton": triton, "TileLang": tilelang},
+            {"fla": fla, "Triton": triton},
         )
 
     moved = 4 * batch * seq * heads * dim * 2 / 1e9
@@ -419,14 +443,17 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
             for block_H in (8, 10)
         )
         split = tuple(
-            one(
+            Candidate(
                 f"decay in factors, {block_H} heads",
-                partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
+                (
+                    partial(programs_mamba.chunk_scan_weights, batch, seq, heads),
+                    partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
+                ),
+                {"TB_STAGE_IN_LOOPS": True},
             )
-            for block_H in (8, 4, 16, 20)
+            for block_H in (8, 16, 20)
         )
-        staged = tuple(with_configs(c)[1] for c in split[:2])
-        candidates = (*both((*staged, *split)), *both(shared), candidates[2])
+        candidates = (*both(split), *shared, candidates[2])
     else:
         two = (with_configs(c, TWO_BLOCKS)[2] for c in (candidates[0], candidates[2]))
         candidates = (*both(tuple(two)), *both((candidates[0], candidates[2])))
@@ -449,6 +476,14 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
         d = torch.randn(heads, **kind)
         out = torch.full_like(x if which == "chunk-scan" else s, math.nan)
 
+        def tilelang() -> Run:
+            example = peers.tilelang_example(f"linear_attention/example_mamba_{which.replace('-', '_')}.py")
+            tiles = {"block_M": 64, "block_K": 64, "threads": 128}
+            if which == "chunk-scan":
+                tiles |= {"block_N": 64, "block_Dstate": 128, "num_stages": 2}
+                return partial(example.chunk_scan_fwd, cb, x, dt, a, c, s, d, **tiles)
+            return partial(example.chunk_state_fwd, c, x, dt, a, block_N=128, num_stages=4, **tiles)
+
         def triton() -> Run:
             peers.module("triton")
             from tests.perf import triton_scan_peers
@@ -457,8 +492,17 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
             return lambda: (triton_scan_peers.chunk_scan(cb, x, dt, a, c, s, d, y), y)[1]
 
         if which == "chunk-scan":
+            u = torch.empty(batch, heads, chunks, chunk, device="cuda")
+            w = torch.empty(batch, heads, chunks, chunk // 2, **kind)
+
+            def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
+                del candidate
+                if len(kernels) == 1:
+                    return kernels[0].bind(cb, x, dt, a, c, s, d, out)
+                return in_turn(kernels[0].bind(dt, a, u, w), kernels[1].bind(cb, x, u, w, a, c, s, d, out))
+
             return Setup(
-                same_arguments(cb, x, dt, a, c, s, d, out),
+                bind,
                 [out],
                 lambda: [references_more.chunk_scan(cb, x, dt, a, c, s, d)],
                 {"Triton": triton, "TileLang": tilelang},
@@ -576,27 +620,20 @@ def overlapped_backward(shape: tuple[int, int, int, int], causal: bool) -> Itera
     """The backward pass with dQ on its way out under the next product: element by element from a shared tile,
     in bulk, and in bulk from an iteration later.
     """
-    bulk = {"TB_BULK_REDUCE": True}
-    matrix = {**bulk, "TB_STORE_OPERANDS_BY_MATRIX": True}
+    matrix = {"TB_BULK_REDUCE": True, "TB_STORE_OPERANDS_BY_MATRIX": True}
     lone = {"TB_PERSISTENT": False}
     ways: dict[str, tuple[bool, dict[str, Any]]] = {
-        "dQ by shared tile": (False, lone),
-        "dQ in bulk": (False, bulk),
-        "dQ in bulk, one block a tile": (False, {**bulk, **lone}),
-        "dQ in bulk, dS by matrix": (False, matrix),
-        "dQ in bulk, dS by matrix, one block a tile": (False, {**matrix, **lone}),
-        "dQ in bulk, dS by matrix, arrivals by warp, one block a tile": (
-            False,
-            {**matrix, **lone, "TB_WARP_ARRIVALS": True},
-        ),
-        "dQ in bulk, later, one block a tile": (True, {**matrix, **lone, "TB_STAGES_BY_HAND": True}),
+        "dQ in bulk": (False, matrix),
+        "dQ in bulk, one block a tile": (False, {**matrix, **lone}),
+        "dQ in bulk, L first": (True, matrix),
+        "dQ in bulk, L first, one block a tile": (True, {**matrix, **lone}),
     }
     for label, (trailing, configs) in ways.items():
         yield Candidate(
             f"128x64 s2 t256, {label}",
             (
                 partial(programs_attention.backward_sums, *shape),
-                partial(programs_attention.attention_backward_overlapped, *shape, causal, trailing=trailing),
+                partial(programs_attention.attention_backward_overlapped, *shape, causal, first_l=trailing),
                 partial(programs_attention.backward_scaled, *shape),
             ),
             configs,
