@@ -139,6 +139,59 @@ def test_cuptis_time_is_the_sum_of_a_runs_kernels(api: TimedCuda, monkeypatch: p
     assert freed(api)
 
 
+class FakeProfiler:
+    """PyTorch's profiler as far as it is used, over the made-up GPU: kernels, memsets, host calls."""
+
+    def __init__(self, api: TimedCuda) -> None:
+        self.cupti = FakeCupti(api)
+
+    def profile(self, activities: list[Any]) -> FakeProfiler:
+        assert activities == ["cuda"]
+        return self
+
+    def __enter__(self) -> FakeProfiler:
+        self.cupti.enabled = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cupti.enabled = False
+
+    def events(self) -> list[Any]:
+        def event(device: str, name: str, record: Any) -> Any:
+            at = types.SimpleNamespace(start=record.start / 1e3, end=record.end / 1e3)
+            return types.SimpleNamespace(device_type=device, name=name, time_range=at)
+
+        names = {10: "tile_kernel", 2: "Memset (Device)"}
+        found = [event("cuda", names[r.kind], r) for r in self.cupti.records]
+        return [event("cpu", "cudaDeviceSynchronize", self.cupti.records[0]), *found]
+
+
+def test_where_cuptis_package_is_not_pytorchs_profiler_records(
+    api: TimedCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiler = FakeProfiler(api)
+    torch = types.SimpleNamespace(
+        autograd=types.SimpleNamespace(
+            kineto_available=lambda: True, DeviceType=types.SimpleNamespace(CUDA="cuda")
+        ),
+        version=types.SimpleNamespace(cuda="13.0"),
+        cuda=types.SimpleNamespace(is_initialized=lambda: False),
+        profiler=types.SimpleNamespace(
+            profile=profiler.profile, ProfilerActivity=types.SimpleNamespace(CUDA="cuda")
+        ),
+    )
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    def two() -> None:
+        api.run()
+        api.run()
+
+    times = gpu_timing.cupti_times(two, rounds, driver=Gpu(api), stream=0)
+    assert times == pytest.approx([0.04] * 30)
+    assert freed(api)
+
+
 def test_kernels_that_cannot_be_shared_out_are_an_error() -> None:
     with pytest.raises(LaunchError, match=r"TB617.*3 kernels in 2 runs"):
         gpu_timing._by_run([(0, 1), (1, 2), (2, 3)], 2)

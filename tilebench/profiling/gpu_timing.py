@@ -206,39 +206,26 @@ def cupti_times(
 ) -> list[float]:
     """Milliseconds that the kernels of each run were on the GPU, by CUPTI's records, without any gap.
 
-    Raises LaunchError TB617 where the Python package of CUPTI is not installed.
+    CUPTI is reached through its Python package, else through PyTorch's profiler. Raises LaunchError TB617
+    where neither is there.
     """
-    cupti = _cupti()
+    recording = _recording()
     driver = driver or gpu()
     where = torch_stream() if stream is None else stream
     run()
     timer = EventTimer(where, flush=False, driver=driver)
     memory = Flush(driver) if flush else None
-    records: list[tuple[int, int]] = []
-
-    def room() -> tuple[int, int]:
-        return 8 << 20, 0
-
-    def full(activities: list[Any]) -> None:
-        records.extend((int(a.start), int(a.end)) for a in activities if a.kind == kind)
-
-    kind = cupti.ActivityKind.CONCURRENT_KERNEL
     try:
         warm, timed = rounds(max(timer.milliseconds(run, 5), 1e-3))
         for _ in range(warm):
             run()
         driver.check(driver.api.cuCtxSynchronize(), "wait for the device")
-        cupti.activity_register_callbacks(room, full)
-        cupti.activity_enable(kind)
-        try:
+        with recording() as records:
             for _ in range(timed):
                 if memory is not None:
                     memory(where)
                 run()
             driver.check(driver.api.cuCtxSynchronize(), "wait for the device")
-            cupti.activity_flush_all(1)
-        finally:
-            cupti.activity_disable(kind)
     finally:
         timer.close()
         if memory is not None:
@@ -259,14 +246,56 @@ def _by_run(records: list[tuple[int, int]], runs: int) -> list[float]:
     return [sum(e - s for s, e in records[i * each : (i + 1) * each]) / 1e6 for i in range(runs)]
 
 
-def _cupti() -> Any:
+Records = list[tuple[int, int]]
+"""(start, end) of kernels in nanoseconds, filled when the recording ends."""
+
+
+def _recording() -> Callable[[], AbstractContextManager[Records]]:
+    """What records kernels: CUPTI's own package, else PyTorch's profiler, which brings CUPTI along."""
     try:
-        return import_module("cupti").cupti
+        cupti = import_module("cupti").cupti
     except (ImportError, OSError) as error:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.autograd.kineto_available() and torch.version.cuda:
+            return lambda: _recorded_by_torch(torch)
         raise LaunchError(
             "TB617",
-            "backend='cupti' needs CUPTI's Python package, which is not here",
+            "backend='cupti' needs CUPTI's Python package or PyTorch for CUDA, and neither is here",
             why=f"{type(error).__name__}: {error}",
             fix="pip install cupti-python, or use backend='event' (it hides the launch behind the "
             "overwriting of L2), or fallback='event'",
         ) from None
+    return lambda: _recorded(cupti)
+
+
+@contextmanager
+def _recorded(cupti: Any) -> Generator[Records]:
+    records: Records = []
+    kind = cupti.ActivityKind.CONCURRENT_KERNEL
+
+    def room() -> tuple[int, int]:
+        return 8 << 20, 0
+
+    def full(activities: list[Any]) -> None:
+        records.extend((int(a.start), int(a.end)) for a in activities if a.kind == kind)
+
+    cupti.activity_register_callbacks(room, full)
+    cupti.activity_enable(kind)
+    try:
+        yield records
+        cupti.activity_flush_all(1)
+    finally:
+        cupti.activity_disable(kind)
+
+
+@contextmanager
+def _recorded_by_torch(torch: Any) -> Generator[Records]:
+    """Kernels alone: what overwrites L2 is a memset."""
+    records: Records = []
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        yield records
+    for event in profile.events():
+        on_gpu = event.device_type == torch.autograd.DeviceType.CUDA
+        if on_gpu and not event.name.startswith(("Memset", "Memcpy")):
+            at = event.time_range  # microseconds
+            records.append((round(at.start * 1e3), round(at.end * 1e3)))
