@@ -171,6 +171,13 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, int]:
     return view, -low
 
 
+def _base(buffer: Buffer) -> Buffer:
+    """The tensor that a view looks at; itself when it is none."""
+    while buffer.view_of is not None:
+        buffer = buffer.view_of
+    return buffer
+
+
 def _row_major_shapes(program: Program, arrays: Mapping[Buffer, np.ndarray]) -> dict[Memory, tuple[int, ...]]:
     found = {program.globals[b]: a for b, a in arrays.items() if b in program.globals}
     return {memory: a.shape for memory, a in found.items() if a.flags.c_contiguous}
@@ -190,6 +197,13 @@ def _machine(
     origins: list[int] = []
     for buffer, memory in program.globals.items():
         array = arrays.get(buffer)
+        base = _base(buffer)
+        if base is not buffer:
+            at = list(program.globals).index(base)
+            view = flat[at].view(memory.dtype.storage_dtype)
+            flat.append(view)
+            origins.append(origins[at] * flat[at].itemsize // view.itemsize)
+            continue
         if array is None:
             assert buffer.workspace, f"{buffer.name} is neither an argument nor a workspace"
             array = np.zeros(_extent(memory.shape[0], values), dtype=memory.dtype.storage_dtype)
@@ -302,6 +316,11 @@ def _unwritten(
         if array.size == 0:
             continue
         written = np.zeros(machine.spans[slot], dtype=bool) if shadow is None else shadow.written
+        for view, memory in program.globals.items():
+            other = machine.global_shadows[compiled.slots[memory]]
+            if view is not param.value and _base(view) is param.value and other is not None:
+                bytes_ = np.repeat(other.written, memory.dtype.bytes).reshape(len(written), -1)
+                written = written | bytes_.all(axis=1)
         index = _element_numbers(array) + machine.origins[slot]
         missing = ~written[index]
         if missing.any():

@@ -78,8 +78,6 @@ class Builder:
         self.shared_used: list[Memory] = []
         self.globals: dict[Buffer, Memory] = {} if beside is None else beside.globals
         self.rings: dict[Channel, Ring] = {}
-        self.numbers: dict[Channel, Memory] = {}
-        """Memory of the rings of numbers (claims.py)."""
         self.tensor_maps: dict[object, TensorMap] = {} if beside is None else beside.tensor_maps
         self.specialised = placed.partitioned.specialised
         self.fences = fences_needed(stage)
@@ -121,7 +119,7 @@ class Builder:
         if beside is not None:
             self.ranges[self.kernel.thread] = (self.threads, self.threads + 127)
             self.shared_used, self._memories = beside.shared_used, dict(beside.shared_memories())
-            self.rings, self.numbers = beside.rings, beside.numbers
+            self.rings = beside.rings
         for param in self.kernel.params:
             if isinstance(param.value, Buffer) and param.value not in self.globals:
                 self.globals[param.value] = global_memory(param.value, _spanned(param.value))
@@ -556,11 +554,12 @@ class Builder:
         return memory, self.settled(self.simple(total)), self.inside_bounds(buffer, indices)
 
     def global_of(self, buffer: Buffer) -> Memory:
-        """The flat memory of a tensor argument or workspace."""
+        """The flat memory of a tensor argument or workspace; of a view with elements of its own, one beside it."""
         base = storage_of(buffer)
-        if base not in self.globals:
-            self.globals[base] = global_memory(base, _spanned(base))
-        return self.globals[base]
+        for key in (base, buffer if buffer.dtype != base.dtype else base):
+            if key not in self.globals:
+                self.globals[key] = global_memory(key, _spanned(key))
+        return self.globals[buffer if buffer.dtype != base.dtype else base]
 
     def inside_bounds(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr | None:
         """The condition that tile-level indices are inside of the tensor; None when that is certain."""
