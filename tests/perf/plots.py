@@ -10,7 +10,7 @@ from typing import Any
 TABLE = Path(__file__).with_name("h200.json")
 LONGEST = 2.5
 """Ratio at which a bar is cut, its number beside it: some peers do not serve a case at all."""
-PEERS = ("cuBLAS", "cuBLASLt", "cuDNN", "FA2", "Triton", "inductor", "copy", "reference")
+PEERS = ("cuBLAS", "cuBLASLt", "cuDNN", "FA2", "Triton", "TileLang", "inductor", "copy", "reference")
 
 
 def load(path: Path = TABLE) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def ratios(table: Mapping[str, Any]) -> Any:
             place = i + 0.4 + (k - (len(here) - 1) / 2) * height
             axes.barh(place, min(ratio, LONGEST), height, color=colours[peer])
             if ratio > LONGEST:
-                axes.text(LONGEST, place, f" {ratio:.0f}", va="center", fontsize=7)
+                axes.text(LONGEST, place, f" {ratio:.3g}", va="center", fontsize=7)
     for peer in shown:
         axes.barh(0, 0, color=colours[peer], label=peer)
     axes.axvline(1, color="black", linewidth=0.8)
