@@ -530,7 +530,8 @@ class TriedPoint:
     and spills from the compiler's log), 'illegal' (reason says why); point: on the roofline, its time
     predicted; milliseconds: what finding this out took; kept: pinned by the user; id: of the report, once
     compiled. measured: the time of a launch, where it was run; ok and verdict: whether its result was right;
-    problem: why running it failed.
+    problem: why running it failed. program_threads: of a block, as the program says, where the compiler adds
+    more (0: not known).
     """
 
     config: dict[str, str]
@@ -546,6 +547,7 @@ class TriedPoint:
     ok: bool | None = None
     verdict: str = ""
     problem: str = ""
+    program_threads: int = 0
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,10 @@ export class ReportRenderer extends Panel implements IRenderMime.IRenderer {
   }
 
   async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    const id = liveId(model);
+    if (id !== null && id === this.shown && this.widgets[0]?.isDisposed === false) {
+      return; // what is saved has changed, and the live view knows it already
+    }
     const turn = ++this.turn;
     const current = () => !this.isDisposed && turn === this.turn;
     const live = this.live(model);
@@ -65,10 +69,12 @@ export class ReportRenderer extends Panel implements IRenderMime.IRenderer {
       return;
     }
     this.put(soon ?? this.board(model));
+    this.shown = soon ? id : null;
     if (!soon) {
       void live.then(late => {
         if (late && current()) {
           this.put(late);
+          this.shown = id;
         }
       });
     }
@@ -92,21 +98,28 @@ export class ReportRenderer extends Panel implements IRenderMime.IRenderer {
   }
 
   private turn = 0;
+  private shown: string | null = null;
+}
+
+/** The widget that an output says is its live form, null when there is none. */
+function liveId(model: IRenderMime.IMimeModel): string | null {
+  const view = model.data[WIDGET_MIME] as { model_id?: unknown } | undefined;
+  return typeof view?.model_id === 'string' ? view.model_id : null;
 }
 
 /** The live widgets of a notebook, through the renderer that ipywidgets registered for it. */
 function liveIn(panel: NotebookPanel): Live {
   return async model => {
-    const view = model.data[WIDGET_MIME] as { model_id?: unknown } | undefined;
+    const id = liveId(model);
     const kernel = panel.sessionContext.session?.kernel;
     const { rendermime } = panel.content;
-    if (!kernel || typeof view?.model_id !== 'string' || !model.trusted || !rendermime.getFactory(WIDGET_MIME)) {
+    if (!kernel || id === null || !model.trusted || !rendermime.getFactory(WIDGET_MIME)) {
       return null;
     }
-    if (!kernel.hasComm(view.model_id)) {
+    if (!kernel.hasComm(id)) {
       // After a reload of the page ipywidgets learns of the kernel's widgets a little later.
       const reply = await kernel.requestCommInfo({ target_name: 'jupyter.widget' });
-      if (reply.content.status !== 'ok' || !(view.model_id in reply.content.comms)) {
+      if (reply.content.status !== 'ok' || !(id in reply.content.comms)) {
         return null;
       }
     }

@@ -106,3 +106,6 @@ def test_a_slider_predicts_compiles_and_keeps(chrome: Any, lab: tuple[str, Path]
     output = next(o for o in saved.cells[1].outputs if "data" in o)
     assert "image/png" in output.data
     assert "predicted" in output.data["text/plain"]
+    tried = output.data["application/vnd.tilebench.report+json"]["report"]["whatif"]["tried"]
+    assert [p["config"]["num_stages"] for p in tried if p["kept"]] == ["3"]
+    assert any(p["measured"] for p in tried)

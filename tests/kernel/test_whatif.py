@@ -292,6 +292,56 @@ def test_keep_answers_with_the_roofline_and_the_card() -> None:
     assert [p["kept"] for p in kept["whatif"]["tried"]] == [False, True]
 
 
+def test_what_is_compiled_already_is_kept_without_a_compile() -> None:
+    heard = Heard()
+    w = gemm(num_stages=[2, 3])
+    w.compile()
+    w.compile(num_stages=2)
+    Panel(w, heard).hear({"kind": "keep", "config": {"num_stages": "2"}})
+    heard.wait("kept")
+    assert [m["kind"] for m in heard.messages] == ["kept"]
+
+
+def test_the_output_that_is_saved_has_what_was_tried_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    import IPython.display
+
+    shown: list[dict[str, Any]] = []
+
+    class Handle:
+        def update(self, data: dict[str, Any], **given: Any) -> None:
+            assert given["raw"]
+            shown.append(data)
+
+    def display(data: dict[str, Any], **given: Any) -> Handle:
+        assert given["raw"]
+        assert given["display_id"]
+        shown.append(data)
+        return Handle()
+
+    monkeypatch.setattr(IPython.display, "display", display)
+    w = gemm(num_stages=[2, 3, 4])
+    w._ipython_display_()
+    w.keep(num_stages=2)
+
+    def saved() -> list[tuple[dict[str, str], bool]]:
+        info = from_json(Report, shown[-1][REPORT_MIME]["report"]).whatif
+        assert info is not None
+        return [(dict(p.config), p.kept) for p in info.tried]
+
+    assert saved() == [({"num_stages": "3"}, False), ({"num_stages": "2"}, True)]
+    heard = Heard()
+    w.panel._send = heard
+    w.panel.hear({"kind": "move", "config": {"num_stages": "4"}})
+    heard.wait("compiled")
+    assert ({"num_stages": "4"}, False) in saved()
+    assert "num_stages=4: compiled" in shown[-1]["text/plain"]
+
+
+def test_threads_that_the_compiler_adds_are_told_from_those_of_the_program() -> None:
+    point = gemm(num_stages=[2, 3], threads=128).predict()
+    assert point.program_threads == 128 <= point.resources.threads
+
+
 @pytest.mark.parametrize(
     "message",
     [

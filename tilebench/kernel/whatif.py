@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilebench import compiler, config
+from tilebench import compiler
 from tilebench.errors import LaunchError, TileError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
@@ -24,7 +24,7 @@ from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.factory import Factory, factory_of, tunables
 from tilebench.kernel.target import resolve
-from tilebench.kernel.whatif_panel import SHOWN, Panel
+from tilebench.kernel.whatif_panel import Panel
 from tilebench.kernel.whatif_run import Inputs, inputs_of, last_inputs, local_target, run_and_measure
 from tilebench.passes.stages import Allocated, Lowered, Partitioned, Placed, Scheduled
 from tilebench.profiling import model, registers
@@ -227,8 +227,9 @@ class WhatIf:
         else:
             changes = {"measured": made.time, "ok": made.ok, "verdict": made.verdict, "problem": ""}
         with self._lock:
-            self._tried[key] = replace(self._tried[key], **changes)
-            return self._tried[key]
+            point = self._tried[key] = replace(self._tried[key], **changes)
+        self._show_again()
+        return point
 
     def keep(self, **given: Any) -> Report:
         """Pin the point at these values: it is compiled, its report joins `kept`, the roofline and the
@@ -244,6 +245,7 @@ class WhatIf:
         with self._lock:
             self.kept = [r for r in self.kept if r.id != report.id] + [report]
             self._tried[key] = replace(self._tried[key], kept=True)
+        self._show_again()
         return report
 
     def sweep(self) -> tuple[TriedPoint, ...]:
@@ -252,6 +254,7 @@ class WhatIf:
         if len(combinations) > LARGEST_SWEEP:
             raise ValueError(f"{len(combinations)} combinations: give fewer values to sweep over")
         points = [self.predict(**c) for c in combinations]
+        self._show_again()
         return tuple(sorted(points, key=_microseconds))
 
     def _combinations(self) -> Iterator[dict[str, Any]]:
@@ -354,13 +357,17 @@ class WhatIf:
             self._panel = Panel(self)
         return self._panel
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        from tilebench.views import Board
+    def _show_again(self) -> None:
+        """What was tried is in every output that shows this, so that it is saved with the notebook."""
+        if self._panel is not None:
+            self._panel.refresh()
 
+    def _ipython_display_(self) -> None:
+        self.panel.display()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
-        board = Board(self.report(), SHOWN, static=True) if config.current().static else self.panel.board()
-        data, metadata = board.bundle()
-        return {**data, "text/plain": repr(self)}, metadata
+        return self.panel.bundle()
 
     def __repr__(self) -> str:
         from tilebench.views.whatif import text
@@ -414,8 +421,9 @@ def _predicted(
     drawn, point, limiter = _timed(stages, launch, occupied, arch, factory.name, texts, 4.0 * excess)
     reason = f"about {excess} registers too many: expect spills" if excess else ""
     return TriedPoint(
-        texts, "predicted", reason, resources, point, limiter, id=_id(prim, texts, target)
-    ), drawn
+        texts, "predicted", reason, resources, point, limiter, id=_id(prim, texts, target),
+        program_threads=prim.thread_count,
+    ), drawn  # fmt: skip
 
 
 def _id(prim: tile.Kernel, texts: Mapping[str, str], target: Target) -> str:

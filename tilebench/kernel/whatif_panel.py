@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from tilebench import config
 from tilebench.codec import to_json
 from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.report import TriedPoint
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 DEBOUNCE_S = 0.4
 SHOWN = ("whatif", "roofline", "timeline", "compare")
 """The tabs of the board that a WhatIf shows."""
+MOST_OUTPUTS = 4
+"""Outputs that are kept up to date: the latest ones."""
 
 log = logging.getLogger("tilebench")
 
@@ -67,6 +70,26 @@ class Panel:
         self.job: Job | None = None
         self.thread: threading.Thread | None = None
         self._send = send
+        self._outputs: list[Any] = []
+        self._showing = threading.Lock()
+
+    def bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(data by MIME type, metadata) of what is known now, live unless the user wants static views."""
+        from tilebench.views import Board
+
+        static = config.current().static
+        board = Board(self.whatif.report(), SHOWN, static=True) if static else self.board()
+        data, metadata = board.bundle()
+        return {**data, "text/plain": repr(self.whatif)}, metadata
+
+    def display(self) -> None:
+        """An output of the cell that `refresh` brings up to date: what is saved is what was tried."""
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType] # untyped
+
+        data, metadata = self.bundle()
+        handle: Any = display(data, metadata=metadata, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        if handle is not None:  # None outside of IPython
+            self._outputs = [*self._outputs, handle][-MOST_OUTPUTS:]
 
     def board(self) -> Any:
         """The board to display; its widget is made once and hears the sliders."""
@@ -155,10 +178,16 @@ class Panel:
 
     def _keep(self, job: Job, chosen: Mapping[str, Any]) -> None:
         config = {k: str(v) for k, v in chosen.items()}
-        self.send({"kind": "compiling", "config": config})
+        base = {k: str(v) for k, v in self.whatif.base.items()}
+
+        def compiled(given: Mapping[str, Any], named: Mapping[str, str]) -> None:
+            if self.whatif.predict(**given).state == "predicted":
+                self.send({"kind": "compiling", "config": named})
+            self.whatif.compile(begun=job.begun, **given)
+
         try:
-            self.whatif.compile(begun=job.begun)  # the base too: the card compares with it
-            self.whatif.compile(begun=job.begun, **chosen)
+            compiled({}, base)  # the base too: the card compares with it
+            compiled(chosen, config)
             self.whatif.keep(**chosen)
         except Cancelled:
             self.send({"kind": "cancelled", "config": config})
@@ -167,7 +196,6 @@ class Panel:
             self.send({"kind": "error", "text": str(error)})
             return
         report = self.whatif.report()
-        self.refresh()
         self.send(
             {
                 "kind": "kept",
@@ -191,15 +219,21 @@ class Panel:
         except Cancelled:
             self.send({"kind": "cancelled", "config": config})
             return
-        self.refresh()
         self.send({"kind": "measured", "point": to_json(point)})
 
     def refresh(self) -> None:
-        """Put what is known now into the widget, for views that are opened later and for saving."""
-        if self.widget is not None:
-            from tilebench.views.widget import packed
+        """Put what is known now into the widget, for views that are opened later, and into the outputs, which
+        are what a notebook saves.
+        """
+        with self._showing:
+            if self.widget is not None:
+                from tilebench.views.widget import packed
 
-            self.widget.payload = packed(self.whatif.report())
+                self.widget.payload = packed(self.whatif.report())
+            if self._outputs:
+                data, metadata = self.bundle()
+                for output in self._outputs:
+                    output.update(data, metadata=metadata, raw=True)
 
 
 def _brief(point: TriedPoint) -> dict[str, Any]:

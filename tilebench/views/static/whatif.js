@@ -3,6 +3,7 @@
 // Without a kernel the points that were tried remain.
 import { h, button, number, figureText, table, empty, provenance } from "./kit.js";
 
+const READ_ONLY = "read only: no kernel here to try other points; run the cell again to move the sliders";
 const SILENCE = 6000; // milliseconds after which a kernel that does not answer is spoken of
 
 /** Whether a report has tunables. @param {any} report */
@@ -45,7 +46,8 @@ export function figures(point, base) {
   rows.push(["registers a thread", r.registers === null ? "–" : `${r.registers} (${compiled ? "compiler's log" : "predicted: an estimate from the fragments"})`]);
   rows.push(["spilled", r.spill_bytes === null ? (compiled ? "–" : point.reason || "known once compiled") : `${r.spill_bytes} B (compiler's log)`]);
   rows.push(["shared memory", `${(r.shared_bytes / 1024).toFixed(1)} KiB a block (from the byte map)`]);
-  rows.push(["launch", `${r.threads} threads a block${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
+  const extra = point.program_threads > 0 ? r.threads - point.program_threads : 0;
+  rows.push(["launch", `${r.threads} threads a block${extra > 0 ? ` (${point.program_threads} of the program and ${extra} that the compiler adds, whose one warp makes the copies)` : ""}${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
   if (r.occupancy) rows.push(["occupancy", `${figureText(r.occupancy)}, ${r.blocks_per_sm} ${r.blocks_per_sm === 1 ? "block" : "blocks"} an SM; limited by ${r.limiter}`]);
   return rows;
 }
@@ -140,7 +142,7 @@ export function draw(el, state, act) {
   sliders.append(...rows.map((r) => r.box));
 
   function row(t) {
-    const range = h("input", { type: "range", min: 0, max: t.values.length - 1, step: 1, class: "tb-range", "aria-label": t.name, on: { input: () => move(t.name, t.values[Number(range.value)]) } });
+    const range = h("input", { type: "range", min: 0, max: t.values.length - 1, step: 1, class: "tb-range", "aria-label": t.name, disabled: !link, title: link ? undefined : READ_ONLY, on: { input: () => move(t.name, t.values[Number(range.value)]) } });
     const value = h("output", { class: "tb-value" });
     const marks = t.values.map((v) => h("button", { type: "button", class: "tb-mark", on: { click: () => move(t.name, v) } }, h("i", { class: "tb-mark-bar" }), h("span", {}, v)));
     const strip = h("div", { class: "tb-marks", role: "group", "aria-label": `values of ${t.name}` }, ...marks);
@@ -210,8 +212,8 @@ export function draw(el, state, act) {
     tried.append(h("div", { class: "tb-scroll tb-tall" }, table(["tried", "state", "predicted", "change", "measured", "registers", "spilled", "shared", "blocks an SM"], cells, `${all.length} ${all.length === 1 ? "point" : "points"} tried; predicted for ${info().device}${devices.length ? `, measured on ${devices.join(", ")}` : ""}; registers are an estimate until it is compiled`)));
   }
 
-  const key_ = h("p", { class: "tb-legend" }, h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-bar" }), "predicted time with that value: a lower bar is faster"), h("span", {}, h("u", {}, "underlined"), ": as it is"), h("span", {}, h("s", {}, "struck"), ": cannot be had, the hint says why"));
-  el.append(status, h("div", { class: "tb-two tb-sliding" }, h("div", {}, sliders, key_), panel, tried));
+  const key_ = h("p", { class: "tb-legend" }, h("span", { class: "tb-swatch" }, h("i", { class: "tb-key-bar" }), "predicted time with that value: a lower bar is faster"), h("span", {}, h("u", {}, "underlined"), ": as it is"), h("span", {}, h("s", {}, "struck"), link ? ": cannot be had, the hint says why" : ": cannot be had, or was not tried: the hint says which"));
+  el.append(status, h("div", { class: "tb-two tb-sliding" }, h("div", {}, link ? null : h("p", { class: "tb-why" }, `${READ_ONLY}. A value that was tried can be clicked.`), sliders, key_), panel, tried));
   show();
   const off = link ? link.listen(hear) : () => {};
   if (link) { waiting = own.config; next(); }
