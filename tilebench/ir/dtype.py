@@ -208,6 +208,10 @@ def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
     return stored
 
 
+CANONICAL_NAN = 0x7FFF
+"""The NaN that instructions on float16 and bfloat16 give (PTX ISA); conversions to bfloat16 keep it."""
+
+
 def encode(values: np.ndarray, dtype: DType) -> np.ndarray:
     """Bytes (storage form) of values; rounds to nearest even; finite values saturate in fp8.
 
@@ -216,7 +220,8 @@ def encode(values: np.ndarray, dtype: DType) -> np.ndarray:
     if dtype == "bfloat16":
         bits = np.asarray(values, dtype=np.float32).view(np.uint32)
         rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
-        return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
+        nan = np.where(bits == CANONICAL_NAN << 16, np.uint16(CANONICAL_NAN), np.uint16(0x7FC0))
+        return np.where(np.isnan(values), nan, rounded)
     if dtype.name in _FP8:
         return _encode_fp8(np.asarray(values, dtype=np.float32), dtype)
     if dtype == "tfloat32":

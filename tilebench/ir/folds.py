@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tilebench.ir.dtype import bool_
+from tilebench.ir.dtype import CANONICAL_NAN, bool_, uint16
 from tilebench.ir.expr import Call, Expr, Load, Var, binary, call, const, select
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Bind, Seq, Stmt, Store
@@ -74,6 +74,18 @@ def combined(op: FoldOp, nan: bool, a: Expr, b: Expr) -> Expr:
             return binary(op, a, b)
 
 
+def _exactly(op: FoldOp, nan: bool, a: Expr, b: Expr) -> Expr:
+    """The same with the bits that the instructions give.
+
+    A NaN of max and min of halves is the canonical one of both types, 0x7fff (PTX ISA, "max", "min").
+    """
+    out = combined(op, nan, a, b)
+    if op not in ("max", "min") or a.dtype.name not in PAIRED:
+        return out
+    canonical = call("reinterpret", (const(CANONICAL_NAN, uint16),), a.dtype)
+    return select(call("isnan", (out,), bool_), canonical, out)
+
+
 def written_out(s: FoldPairs | LaneFold) -> Stmt:
     """The same in statements of single registers."""
     parts: list[Stmt] = []
@@ -87,14 +99,14 @@ def written_out(s: FoldPairs | LaneFold) -> Stmt:
             value: Expr = at(s.source, s.source_index, k)
             value = call("abs", (value,), dtype) if s.absolute else value
             own = at(s.destination, s.destination_index, k)
-            parts.append(Store(s.destination, own.indices, combined(s.op, s.nan, own, value), loc=s.loc))
+            parts.append(Store(s.destination, own.indices, _exactly(s.op, s.nan, own, value), loc=s.loc))
         return Seq(tuple(parts))
     for mask in s.masks:
         for k in range(s.count):
             own = at(s.destination, s.destination_index, k)
             other = Var("other", dtype=dtype)
             parts.append(Bind(other, Call("shfl_xor", (own, const(mask)), dtype=dtype), loc=s.loc))
-            parts.append(Store(s.destination, own.indices, combined(s.op, s.nan, own, other), loc=s.loc))
+            parts.append(Store(s.destination, own.indices, _exactly(s.op, s.nan, own, other), loc=s.loc))
     return Seq(tuple(parts))
 
 
