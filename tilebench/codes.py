@@ -105,6 +105,7 @@ CODES: dict[str, str] = {
     "TB284": "coalesced_width is not a number of elements.",
     "TB285": "T.print takes a buffer or a value, not a slice.",
     "TB286": "unroll_factor is not a number of iterations.",
+    "TB288": "A copy or an access lies wholly beyond its tensor in some blocks.",
     "TB290": "An operand of a matrix product is not a matrix.",
     "TB291": "An operand of a matrix product is in a memory that it cannot be read from.",
     "TB292": "The operands of a matrix product have different K.",

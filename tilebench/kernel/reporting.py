@@ -23,7 +23,7 @@ from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
 from tilebench.ir.tile import Kernel as TileKernel
-from tilebench.kernel import accesses, scheduling
+from tilebench.kernel import accesses, beyond, overlapping, scheduling
 from tilebench.kernel.crowded import crowded
 from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
@@ -293,6 +293,7 @@ def make_report(
     for buffer, text in widened(compilation.stage(Typed).kernel):
         place = span(buffer.loc)
         found.append(Finding("room", "warning", text, (place,) if place else ()))
+    found += _silent(kernel, found)
     placed = stages.stage(Placed) if stages else None
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None
@@ -353,6 +354,13 @@ def make_report(
         resources=resources,
         roofline=roofline, diffs=tuple(diffs), findings=tuple(found), figures=figures,
     )  # fmt: skip
+
+
+def _silent(kernel: Kernel, known: Sequence[Finding]) -> list[Finding]:
+    """What no run says by itself: tiles beyond their tensors, blocks that write the same elements."""
+    seen = {(f.code, s.line) for f in known for s in f.spans}
+    made = [*beyond.findings(kernel.prim, _sizes(kernel)), *overlapping.findings(kernel.prim, _sizes(kernel))]
+    return [f for f in made if not any((f.code, s.line) in seen for s in f.spans)]
 
 
 def _compile_figures(kernel: Kernel) -> dict[str, Figure]:
