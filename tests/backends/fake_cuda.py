@@ -62,7 +62,6 @@ class FakeCuda:
             "cuModuleLoadData": ("module",),
             "cuModuleGetFunction": (77,),
             "cuMemAllocAsync": (0x5000,),
-            "cuMemAlloc": (0x7000,),
             "cuMemGetInfo": (1 << 30, 1 << 37),
             "cuOccupancyMaxActiveBlocksPerMultiprocessor": (3,),
         }.get(name, ())

@@ -161,10 +161,10 @@ def test_an_error_that_is_not_sticky_leaves_the_next_call_working(
     act()
 
 
-def with_workspace(kept: bool = False) -> tuple[Program, Memory]:
+def with_workspace() -> tuple[Program, Memory]:
     m = programs.Maker()
     x, y = m.tensor("x", 32, float32), m.tensor("y", 32, float32, "out")
-    buffer = Buffer("scratch", (const(1000),), float32, "global", workspace=True, kept=kept)
+    buffer = Buffer("scratch", (const(1000),), float32, "global", workspace=True)
     memory = m.globals[buffer] = global_memory(buffer, const(1000))
     m.add(
         programs.store(memory, m.thread, programs.load(x, m.thread)),
@@ -181,22 +181,6 @@ def test_a_workspace_is_allocated_on_the_stream_for_each_launch() -> None:
     assert ("cuMemAllocAsync", (4000, 7)) in api.calls
     assert ("cuMemFreeAsync", (0x5000, 7)) in api.calls
     assert api.launches[0][1] == (1, 2, 0x5000)
-
-
-def test_a_workspace_that_is_kept_is_made_and_cleared_once_for_each_stream() -> None:
-    api = FakeCuda()
-    api.argument_sizes = [8, 8, 8]
-    run = executable(api, with_workspace(kept=True)[0])
-    bound = run.bound(tensors(1, 2), {}, (1,))
-    for stream in (7, 7, 9):
-        run.launch(tensors(1, 2), {}, (1,), stream=stream)
-        bound(stream)
-    made = [call for call in api.calls if call[0].startswith("cuMem")]
-    assert made == [
-        ("cuMemAlloc", (4000,)), ("cuMemsetD8Async", (0x7000, 0, 4000, 7)),
-        ("cuMemAlloc", (4000,)), ("cuMemsetD8Async", (0x7000, 0, 4000, 9)),
-    ]  # fmt: skip
-    assert [arguments for _, arguments in api.launches] == [(1, 2, 0x7000)] * 6
 
 
 def test_scalars_and_symbols_are_passed_in_their_own_width() -> None:

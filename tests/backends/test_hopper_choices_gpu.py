@@ -1,4 +1,4 @@
-"""The choices of the Hopper schedule that are off by default, on a GPU: right values, launch after launch."""
+"""Choices of the Hopper schedule on a GPU: right values, launch after launch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ pytestmark = pytest.mark.gpu
 
 ROUND = {"TB_PERSISTENT": True}
 CHOICES: dict[str, dict[str, Any]] = {
-    "ahead": {**ROUND, "TB_TILES_AHEAD": True, "TB_STAGE_TOGETHER": True},
-    "pairs": {**ROUND, "TB_PAIRED_TILES": True, "TB_TILES_AHEAD": True},
-    "claimed": {**ROUND, "TB_CLAIMED_TILES": True, "TB_TILES_AHEAD": True, "TB_WARP_ARRIVALS": True},
-    "lazy": {**ROUND, "TB_SKIP_UNIT_SCALING": True},
+    "ahead": ROUND,
+    "not ahead": {**ROUND, "TB_TILES_AHEAD": False},
+    "pairs": {**ROUND, "TB_PAIRED_TILES": True},
+    "one block a tile": {"TB_PERSISTENT": False},
 }
 
 
@@ -27,10 +27,7 @@ def test_attention(choice: str, causal: bool) -> None:
     import torch.nn.functional as F
 
     shape = (3, 16, 1024, 128)
-    if choice == "lazy":
-        prim = programs_attention.attention_lazy(*shape, causal)
-    else:
-        prim = programs.attention(3, 16, 1024, 1024, 128, causal, block_M=128, block_N=128, threads=256)
+    prim = programs.attention(3, 16, 1024, 1024, 128, causal, block_M=128, block_N=128, threads=256)
     kernel = tb_compile(prim, target="cuda:sm_90a", pass_configs=CHOICES[choice])
     assert kernel.executable.built.warnings == ()
     q, k, v = (torch.randn(*shape, device="cuda", dtype=torch.float16) for _ in range(3))
@@ -47,8 +44,8 @@ def test_attention(choice: str, causal: bool) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("trailing", [False, True])
-def test_gradients(trailing: bool, causal: bool) -> None:
+@pytest.mark.parametrize("in_bulk", [False, True])
+def test_gradients(in_bulk: bool, causal: bool) -> None:
     import math
 
     import torch
@@ -62,11 +59,8 @@ def test_gradients(trailing: bool, causal: bool) -> None:
     logs = s.logsumexp(-1) / math.log(2)
     sums, z = (o * g.float()).sum(-1), torch.zeros(*shape, device="cuda")
     dk, dv = torch.empty_like(k), torch.empty_like(v)
-    configs = {
-        "TB_BULK_REDUCE": True, "TB_STAGES_BY_HAND": True, "TB_STORE_OPERANDS_BY_MATRIX": True,
-        "TB_WARP_ARRIVALS": True, "TB_PERSISTENT": False,
-    }  # fmt: skip
-    prim = programs_attention.attention_backward_overlapped(*shape, causal, trailing=trailing)
+    configs = {} if in_bulk else {"TB_BULK_REDUCE": False, "TB_STORE_OPERANDS_BY_MATRIX": False}
+    prim = programs_attention.attention_backward(*shape, causal)
     tb_compile(prim, target="cuda:sm_90a", pass_configs=configs)(q, k, v, g, logs, sums, z, dk, dv)
     wanted = references_more.attention_gradients(q, k, v, g, causal)
     for got, want in zip((z * shape[-1] ** -0.5, dk, dv), wanted, strict=True):

@@ -9,91 +9,6 @@ import tilebench.language as T
 LOG2E = 1.44269504
 
 
-SLACK = 8.0
-"""By so much (a power of two) may a row's scores exceed the maximum that its exponentials are taken with."""
-
-
-def attention_lazy(
-    batch: int,
-    heads: int,
-    seq: int,
-    dim: int,
-    causal: bool = False,
-    dtype: str = "float16",
-    block_M: int = 128,
-    block_N: int = 128,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> Any:
-    """Attention forward whose maxima lag behind: a row's is taken anew when it has grown by SLACK, so that
-    the result is rarely rescaled. Exact after the division, since sums and results are of the same maximum.
-    """
-    scale = (1.0 / dim) ** 0.5 * LOG2E
-
-    @T.prim_func
-    def attention_lazy_kernel(
-        Q: T.Tensor((batch, heads, seq, dim), dtype),
-        K: T.Tensor((batch, heads, seq, dim), dtype),
-        V: T.Tensor((batch, heads, seq, dim), dtype),
-        O: T.Tensor((batch, heads, seq, dim), dtype),
-    ):
-        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
-            Q_s = T.alloc_shared((block_M, dim), dtype)
-            K_s = T.alloc_shared((block_N, dim), dtype)
-            V_s = T.alloc_shared((block_N, dim), dtype)
-            s = T.alloc_fragment((block_M, block_N), "float32")
-            p = T.alloc_fragment((block_M, block_N), dtype)
-            o = T.alloc_fragment((block_M, dim), "float32")
-            m = T.alloc_fragment((block_M,), "float32")
-            m_old = T.alloc_fragment((block_M,), "float32")
-            alpha = T.alloc_fragment((block_M,), "float32")
-            row = T.alloc_fragment((block_M,), "float32")
-            l = T.alloc_fragment((block_M,), "float32")
-
-            T.copy(Q[bz, by, bx * block_M : (bx + 1) * block_M, :], Q_s)
-            T.fill(o, 0)
-            T.fill(l, 0)
-            T.fill(m, -T.infinity("float32"))
-            steps = (
-                T.min(T.ceildiv(seq, block_N), T.ceildiv((bx + 1) * block_M, block_N))
-                if causal
-                else T.ceildiv(seq, block_N)
-            )
-            for k in T.Pipelined(steps, num_stages=num_stages):
-                T.copy(K[bz, by, k * block_N : (k + 1) * block_N, :], K_s)
-                for i, j in T.Parallel(block_M, block_N):
-                    if causal:
-                        s[i, j] = T.if_then_else(
-                            bx * block_M + i >= k * block_N + j, 0, -T.infinity("float32")
-                        )
-                    else:
-                        s[i, j] = T.if_then_else(k * block_N + j < seq, 0, -T.infinity("float32"))
-                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                T.copy(m, m_old)
-                T.reduce_max(s, m, dim=1, clear=False)
-                for i in T.Parallel(block_M):
-                    m[i] = T.if_then_else((m[i] - m_old[i]) * scale > SLACK, m[i], m_old[i])
-                for i in T.Parallel(block_M):
-                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
-                for i, j in T.Parallel(block_M, block_N):
-                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
-                T.reduce_sum(s, row, dim=1)
-                for i in T.Parallel(block_M):
-                    l[i] = l[i] * alpha[i] + row[i]
-                T.copy(s, p)
-                for i, j in T.Parallel(block_M, dim):
-                    o[i, j] = o[i, j] * alpha[i]
-                T.copy(V[bz, by, k * block_N : (k + 1) * block_N, :], V_s)
-                T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
-            for i in T.Parallel(block_M):
-                l[i] = 1.0 / l[i]
-            for i, j in T.Parallel(block_M, dim):
-                o[i, j] = o[i, j] * l[i]
-            T.copy(o, O[bz, by, bx * block_M : (bx + 1) * block_M, :])
-
-    return attention_lazy_kernel
-
-
 def attention_varlen(
     batch: int,
     total: int,
@@ -300,18 +215,13 @@ def mla_decode(
     block_N: int = 64,
     num_stages: int = 2,
     threads: int = 256,
-    trailing: bool = False,
 ) -> Any:
     """Latent attention, one query row a head: values are `dim` numbers, keys the same ones and `rope` more.
 
     Q: (batch, heads, dim); R: (batch, heads, rope); C: (batch, seq, dim); E: (batch, seq, rope);
-    O: (batch, heads, dim). Sums of rows are folded at the end, so that warpgroups meet less. trailing (with
-    TB_STAGES_BY_HAND): the product into o belongs to the next iteration, under its exponentials.
+    O: (batch, heads, dim). Sums of rows are folded at the end, so that warpgroups meet less.
     """
     scale = (1.0 / (dim + rope)) ** 0.5 * LOG2E
-    # copies of C, E; s = 0, two products into s, m_old, max, alpha, exp, p_s, sums, o scaled, product into o
-    stage = [-1, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1] if trailing else None
-    order = [-1, -1, 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 3] if trailing else None
 
     @T.prim_func
     def mla_decode_kernel(
@@ -340,7 +250,7 @@ def mla_decode(
             T.fill(o, 0)
             T.fill(sums, 0)
             T.fill(m, -T.infinity("float32"))
-            for k in T.Pipelined(T.ceildiv(seq, block_N), num_stages=num_stages, order=order, stage=stage):
+            for k in T.Pipelined(T.ceildiv(seq, block_N), num_stages=num_stages):
                 T.copy(C[by, k * block_N, 0], C_s)
                 T.copy(E[by, k * block_N, 0], E_s)
                 T.clear(s)
@@ -485,105 +395,11 @@ def attention_backward(
 
     L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q,
     over the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
-    results are left operands of the next ones in registers.
+    results are left operands of the next ones in registers. dQ comes before dK, so that it leaves, through a
+    shared tile, while dK is multiplied. Causal blocks mask only where the diagonal is.
     """
     scale = (1.0 / dim) ** 0.5
     total = seq // block_N
-
-    @T.prim_func
-    def attention_backward_kernel(
-        Q: T.Tensor((batch, heads, seq, dim), dtype),
-        K: T.Tensor((batch, heads, seq, dim), dtype),
-        V: T.Tensor((batch, heads, seq, dim), dtype),
-        G: T.Tensor((batch, heads, seq, dim), dtype),
-        L: T.Tensor((batch, heads, seq), "float32"),
-        D: T.Tensor((batch, heads, seq), "float32"),
-        Z: T.Tensor((batch, heads, seq, dim), "float32"),
-        dK: T.Tensor((batch, heads, seq, dim), dtype),
-        dV: T.Tensor((batch, heads, seq, dim), dtype),
-    ):
-        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
-            K_s = T.alloc_shared((block_M, dim), dtype)
-            V_s = T.alloc_shared((block_M, dim), dtype)
-            Q_s = T.alloc_shared((block_N, dim), dtype)
-            G_s = T.alloc_shared((block_N, dim), dtype)
-            L_s = T.alloc_shared((block_N,), "float32")
-            D_s = T.alloc_shared((block_N,), "float32")
-            ds_s = T.alloc_shared((block_M, block_N), dtype)
-            s = T.alloc_fragment((block_M, block_N), "float32")
-            dp = T.alloc_fragment((block_M, block_N), "float32")
-            p = T.alloc_fragment((block_M, block_N), dtype)
-            ds = T.alloc_fragment((block_M, block_N), dtype)
-            dk = T.alloc_fragment((block_M, dim), "float32")
-            dv = T.alloc_fragment((block_M, dim), "float32")
-            dq = T.alloc_fragment((block_N, dim), "float32")
-
-            T.copy(K[bz, by, bx * block_M : (bx + 1) * block_M, :], K_s)
-            T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
-            T.clear(dk)
-            T.clear(dv)
-            first = T.floordiv(bx * block_M, block_N) if causal else 0
-            for t in T.Pipelined(total - first, num_stages=num_stages):
-                T.copy(Q[bz, by, (first + t) * block_N, 0], Q_s)
-                T.copy(G[bz, by, (first + t) * block_N, 0], G_s)
-                T.copy(L[bz, by, (first + t) * block_N], L_s)
-                T.copy(D[bz, by, (first + t) * block_N], D_s)
-                T.clear(s)
-                T.gemm(K_s, Q_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                T.clear(dp)
-                T.gemm(V_s, G_s, dp, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                for i, j in T.Parallel(block_M, block_N):
-                    if causal:
-                        s[i, j] = T.if_then_else(
-                            bx * block_M + i <= (first + t) * block_N + j,
-                            T.exp2(s[i, j] * (scale * LOG2E) - L_s[j]),
-                            0,
-                        )
-                    else:
-                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
-                T.copy(s, p)
-                T.gemm(p, G_s, dv, policy=T.GemmWarpPolicy.FullRow)
-                for i, j in T.Parallel(block_M, block_N):
-                    ds[i, j] = T.cast(s[i, j] * (dp[i, j] - D_s[j]), dtype)
-                T.copy(ds, ds_s)
-                T.gemm(ds, Q_s, dk, policy=T.GemmWarpPolicy.FullRow)
-                T.clear(dq)
-                T.gemm(ds_s, K_s, dq, transpose_A=True)
-                T.atomic_add(Z[bz, by, (first + t) * block_N, 0], dq)
-            for i, j in T.Parallel(block_M, dim):
-                dk[i, j] = dk[i, j] * scale
-            T.copy(dk, dK[bz, by, bx * block_M : (bx + 1) * block_M, :])
-            T.copy(dv, dV[bz, by, bx * block_M : (bx + 1) * block_M, :])
-
-    return attention_backward_kernel
-
-
-def attention_backward_overlapped(
-    batch: int,
-    heads: int,
-    seq: int,
-    dim: int,
-    causal: bool = False,
-    dtype: str = "float16",
-    block_M: int = 128,
-    block_N: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-    trailing: bool = False,
-    first_l: bool = False,
-) -> Any:
-    """`attention_backward` with its products in the order in which they hide what the threads do.
-
-    dQ comes before dK, so that it leaves, through a shared tile, while dK is multiplied: as a bulk reduction
-    with TB_BULK_REDUCE. trailing (with TB_STAGES_BY_HAND): dQ belongs to the next iteration, behind its
-    first product. Causal blocks mask only where the diagonal is.
-    """
-    scale = (1.0 / dim) ** 0.5
-    total = seq // block_N
-    mask = [0] if causal else []
-    # copies of Q, G, L, D; S, dP, exp, (mask,) P, dV, dS, its tile, dQ, dK, dQ's tile, its way out
-    stage = [-1] * 4 + [0, 0, 0, *mask, 0, 0, 0, 0, 1, 0, 1, 1] if trailing else None
-    order = [-1] * 4 + [0, 4, 5, *(6 for _ in mask), 7, 8, 9, 10, 1, 11, 2, 3] if trailing else None
 
     @T.prim_func
     def attention_backward_kernel(
@@ -613,27 +429,21 @@ def attention_backward_overlapped(
             dk = T.alloc_fragment((block_M, dim), "float32")
             dv = T.alloc_fragment((block_M, dim), "float32")
             dq = T.alloc_fragment((block_N, dim), "float32")
-            l = T.alloc_fragment((block_N,), "float32")
 
             T.copy(K[bz, by, bx * block_M : (bx + 1) * block_M, :], K_s)
             T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
             T.clear(dk)
             T.clear(dv)
             first = T.floordiv(bx * block_M, block_N) if causal else 0
-            for t in T.Pipelined(total - first, num_stages=num_stages, order=order, stage=stage):
+            for t in T.Pipelined(total - first, num_stages=num_stages):
                 T.copy(Q[bz, by, (first + t) * block_N, 0], Q_s)
                 T.copy(G[bz, by, (first + t) * block_N, 0], G_s)
                 T.copy(L[bz, by, (first + t) * block_N], L_s)
                 T.copy(D[bz, by, (first + t) * block_N], D_s)
                 T.gemm(K_s, Q_s, s, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.gemm(V_s, G_s, dp, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
-                if first_l:
-                    T.copy(L_s, l)
-                    for i, j in T.Parallel(block_M, block_N):
-                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - l[j])
-                else:
-                    for i, j in T.Parallel(block_M, block_N):
-                        s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
+                for i, j in T.Parallel(block_M, block_N):
+                    s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
                 if causal:
                     if (first + t) * block_N < bx * block_M + block_M - 1:
                         for i, j in T.Parallel(block_M, block_N):

@@ -60,7 +60,7 @@ def test_results_of_every_iteration_leave_through_shared_memory(name: str) -> No
         values = [torch.randn(1, 192, 1, 64, generator=g).half() for _ in range(4)]
         made = programs_scan.linear_attention(1, 192, 1, 64, block_V=64)
         want = references_more.linear_attention(*values[:3])
-    kernel = compile(made, target="emu:sm_90a", pass_configs={"TB_STAGE_IN_LOOPS": True})
+    kernel = compile(made, target="emu:sm_90a")
     assert any(isinstance(n, BulkStore) for n in walk(kernel.stages().stage(Lowered).program.roles[0].body))
     kernel(*values)
     error = (values[-1].float() - want.float()).norm() / want.float().norm()

@@ -35,9 +35,6 @@ from tilebench.passes.memory import allocate
 from tilebench.passes.stages import Lowered, Scheduled, Selected
 from tilebench.passes.sync import synchronise
 
-REDUCE = {"TB_BULK_REDUCE": True}
-STAGES = {"TB_BULK_REDUCE": True, "TB_STAGES_BY_HAND": True}
-
 
 def parts_of_a_sum(rows: int = 64, columns: int = 64, threads: int = 256, trips: int = 3) -> Kernel:
     """Two blocks add a product each, trip by trip, to one tensor."""
@@ -62,11 +59,11 @@ def reductions(kernel: Kernel) -> list[AtomicTile]:
     return [op for op, i in selected.instructions.items() if i.name == "bulk.reduce"]
 
 
-def test_off_by_default() -> None:
-    kernel = parts_of_a_sum()
+def test_the_config_turns_them_off() -> None:
+    kernel = configured(parts_of_a_sum(), TB_BULK_REDUCE=False)
     assert not reductions(kernel)
     (op,) = [op for op in stage(kernel, Selected).declined if isinstance(op, AtomicTile)]
-    assert "TB_BULK_REDUCE is not set" in stage(kernel, Selected).declined[op][0].text
+    assert "TB_BULK_REDUCE is False" in stage(kernel, Selected).declined[op][0].text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +77,7 @@ def test_off_by_default() -> None:
     ],
 )
 def test_tiles_are_added_by_bulk_reductions(rows: int, columns: int, threads: int, alone: bool) -> None:
-    kernel = configured(parts_of_a_sum(rows, columns, threads), **REDUCE)
+    kernel = parts_of_a_sum(rows, columns, threads)
     (op,) = reductions(kernel)
     assert op.alone == alone
     stores = nodes(kernel, BulkStore)
@@ -90,7 +87,7 @@ def test_tiles_are_added_by_bulk_reductions(rows: int, columns: int, threads: in
 
 
 def test_without_a_producer_each_element_is_added_on_its_own() -> None:
-    kernel = configured(parts_of_a_sum(), **REDUCE, TL_DISABLE_WARP_SPECIALIZED=True)
+    kernel = configured(parts_of_a_sum(), TL_DISABLE_WARP_SPECIALIZED=True)
     assert not reductions(kernel)
     assert_emulated_is_interp(kernel, target=HOPPER)
 
@@ -109,14 +106,14 @@ def without(program: Program, kind: type[Stmt]) -> Program:
 @pytest.mark.parametrize("kind", [Barrier, FenceProxyAsync, BulkWait, WgmmaWait])
 @pytest.mark.parametrize("threads", [128, 256])
 def test_what_orders_a_reduction_is_needed(kind: type[Stmt], threads: int) -> None:
-    kernel = configured(parts_of_a_sum(64, 64, threads), **REDUCE)
+    kernel = parts_of_a_sum(64, 64, threads)
     program = stage(kernel, Lowered).program
     arrays = arguments(kernel, 1, True)
     assert run_program(without(program, kind), arrays, {}).first_error is not None
 
 
 def test_two_blocks_that_store_instead_of_adding_race() -> None:
-    kernel = configured(parts_of_a_sum(), **REDUCE)
+    kernel = parts_of_a_sum()
     program = stage(kernel, Lowered).program
 
     def change(n: Any) -> Any:
@@ -131,9 +128,8 @@ def test_two_blocks_that_store_instead_of_adding_race() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_in_machine_code_dq_leaves_while_dk_is_multiplied(causal: bool) -> None:
-    prim = programs_attention.attention_backward_overlapped(4, 16, 4096, 128, causal)
-    configs = {"TB_BULK_REDUCE": True, "TB_STORE_OPERANDS_BY_MATRIX": True}
-    built = tb_compile(prim, target="cuda:sm_90a", pass_configs=configs).executable.built
+    prim = programs_attention.attention_backward(4, 16, 4096, 128, causal)
+    built = tb_compile(prim, target="cuda:sm_90a").executable.built
     assert built.warnings == ()
     assert built.spill_bytes == 0
     found = order(disassemble(built.binary).text, ("HGMMA", "WARPGROUP.DEPBAR", "UTMAREDG", "STSM"))
@@ -161,8 +157,8 @@ def test_an_operand_in_registers_is_stored_by_stmatrix(dtype: str, threads: int)
     d.add(copy(W[0, 0], W_s), copy(s, p), copy(p, p_s))
     d.add(gemm(p, W_s, c, clear_accum=True), gemm(p_s, p_s, e, transpose_A=True, clear_accum=True))
     d.add(copy(c, C[0, 0]), copy(e, D[0, 0]))
-    plain = d.kernel()
-    kernel = configured(plain, TB_STORE_OPERANDS_BY_MATRIX=True)
+    kernel = d.kernel()
+    plain = configured(kernel, TB_STORE_OPERANDS_BY_MATRIX=False)
     names = [
         i.name for op, i in stage(kernel, Selected).instructions.items() if getattr(op, "operand", False)
     ]
@@ -253,18 +249,14 @@ def test_stages_that_break_a_dependence_are_left_alone(stages: list[int], order:
     assert_emulated_is_interp(kernel, target=HOPPER)
 
 
-def backward(seq: int, causal: bool, **options: Any) -> Kernel:
-    make: Callable[..., Any] = programs_attention.attention_backward_overlapped
-    return with_roles(parse_prim_func(make(1, 1, seq, 64, causal, **options)))
+# -- where both come together
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("seq", [128, 256])
-@pytest.mark.parametrize("trailing", [False, True])
-def test_the_backward_pass_in_stages(seq: int, causal: bool, trailing: bool) -> None:
-    kernel = configured(backward(seq, causal, trailing=trailing), **STAGES)
-    loops = [n for n in walk(stage(kernel, Scheduled).body) if isinstance(n, For)]
-    assert any(int_value(loop.start) == 1 for loop in loops) == trailing
+def test_the_backward_pass(seq: int, causal: bool) -> None:
+    kernel = with_roles(parse_prim_func(programs_attention.attention_backward(1, 1, seq, 64, causal)))
+    assert {"bulk.reduce", "stmatrix"} <= {i.name for i in stage(kernel, Selected).instructions.values()}
     rng = np.random.default_rng(2)
     given = [rng.standard_normal(shape_of(p.value)).astype(p.value.dtype.name) for p in kernel.params]  # type: ignore[arg-type, union-attr]
     given[4] += 4.0  # log2 of the sums

@@ -1,4 +1,4 @@
-"""Persistent blocks: their next tiles ahead, results staged as one, long and short tiles in pairs."""
+"""Persistent blocks: their next tiles ahead, long and short tiles in pairs."""
 
 from __future__ import annotations
 
@@ -16,26 +16,21 @@ from tests.passes.pipelined_kernels import pipelined_gemm
 from tests.passes.test_handover import HOPPER, configured, stage
 from tilebench.backends.emulator import run_program
 from tilebench.ir.expr import Var, const, int_value
-from tilebench.ir.hopper import BulkStore, BulkWait, MBarrierArrive, MBarrierWait
+from tilebench.ir.hopper import MBarrierArrive, MBarrierWait
 from tilebench.ir.rewrite import substitute, transform, walk
 from tilebench.ir.simplify import simplify
-from tilebench.ir.thread import Barrier, Program, Role
-from tilebench.ir.tile import AtomicRMW, Bind, For, Kernel, Param, Seq
+from tilebench.ir.thread import Program, Role
+from tilebench.ir.tile import Bind, For, Kernel, Seq
 from tilebench.kernel.roles import with_roles
 from tilebench.language.parse import parse_prim_func
 from tilebench.passes import persistent
 from tilebench.passes.stages import Allocated, Lowered, Selected
 
 BLOCKS = 5
-AHEAD = {"TB_PERSISTENT": True, "TB_TILES_AHEAD": True}
-CHOICES = [
-    AHEAD,
-    {"TB_PERSISTENT": True, "TB_STAGE_TOGETHER": True},
-    {"TB_PERSISTENT": True, "TB_PAIRED_TILES": True},
-    {"TB_PERSISTENT": True, "TB_CLAIMED_TILES": True},
-    {**AHEAD, "TB_CLAIMED_TILES": True, "TB_STAGE_TOGETHER": True},
-    {**AHEAD, "TB_STAGE_TOGETHER": True, "TB_PAIRED_TILES": True},
-]
+AHEAD = {"TB_PERSISTENT": True}
+NOT_AHEAD = {**AHEAD, "TB_TILES_AHEAD": False}
+BACK = {"TB_PAIRED_TILES": False}
+CHOICES = [AHEAD, NOT_AHEAD, {**AHEAD, **BACK}, {**NOT_AHEAD, **BACK}]
 
 
 @pytest.fixture(autouse=True)
@@ -79,9 +74,9 @@ def test_the_next_queries_have_a_place_of_their_own() -> None:
         allocated = stage(configured(attention(False), **configs), Allocated)
         return {b.name: n for b, n in allocated.scheduled.versions.items()}
 
-    assert versions(TB_PERSISTENT=True)["Q_s"] == 1
+    assert versions(**NOT_AHEAD)["Q_s"] == 1
     assert versions(**AHEAD)["Q_s"] == 2
-    assert versions(TB_PERSISTENT=False, TB_TILES_AHEAD=True)["Q_s"] == 1
+    assert versions(TB_PERSISTENT=False)["Q_s"] == 1
 
 
 def test_where_there_is_no_room_the_queries_have_one_place() -> None:
@@ -89,17 +84,6 @@ def test_where_there_is_no_room_the_queries_have_one_place() -> None:
     kernel = configured(with_roles(parse_prim_func(prim)), **AHEAD)
     allocated = stage(kernel, Allocated)
     assert {b.name: n for b, n in allocated.scheduled.versions.items()}["Q_s"] == 1
-
-
-def test_panels_that_leave_together_have_nothing_between_them() -> None:
-    def between(**configs: bool) -> list[str]:
-        kernel = configured(attention(False, dim=128, threads=256), TB_PERSISTENT=True, **configs)
-        body = [*walk(stage(kernel, Lowered).program.roles[0].body)]
-        first, last = (k for k, n in enumerate(body) if isinstance(n, BulkStore))
-        return [type(n).__name__ for n in body[first:last] if isinstance(n, Barrier | BulkWait)]
-
-    assert between(TB_STAGE_TOGETHER=True) == []
-    assert "BulkWait" in between()
 
 
 # -- pairs
@@ -152,7 +136,7 @@ def test_pairs_cover_every_tile_once_and_are_equally_much_work(seq: int, heads: 
 
 def test_an_odd_number_of_rows_is_not_paired() -> None:
     kernel = attention(True, 320)
-    plain = stage(configured(kernel, TB_PERSISTENT=True), Selected).kernel
+    plain = stage(configured(kernel, TB_PERSISTENT=True, TB_PAIRED_TILES=False), Selected).kernel
     asked = stage(configured(kernel, TB_PERSISTENT=True, TB_PAIRED_TILES=True), Selected).kernel
     assert tiles_of(plain) == tiles_of(asked)
 
@@ -168,7 +152,8 @@ def changed(program: Program, change: Any) -> Program:
 
 @pytest.mark.parametrize("kind", [MBarrierWait, MBarrierArrive])
 def test_each_barrier_of_the_queries_ring_is_needed(kind: type[Any]) -> None:
-    kernel = configured(attention(True, 128, 16), **AHEAD)  # several tiles of one trip in turn
+    # several tiles of one trip in turn
+    kernel = configured(attention(True, 128, 16), **AHEAD, TB_PAIRED_TILES=False)
     program = stage(kernel, Lowered).program
     arrays = arguments(kernel, 1, True)
     assert run_program(program, arrays, {}).findings == ()
@@ -179,62 +164,6 @@ def test_each_barrier_of_the_queries_ring_is_needed(kind: type[Any]) -> None:
         if isinstance(n, kind) and n.barrier.name.startswith("Q_s")
     ]
     assert victims
-    for victim in dict.fromkeys(victims):
-        mutant = changed(program, lambda n, v=victim: Seq(()) if n is v else None)
-        found = (run_program(mutant, arrays, {}, schedule=s).first_error for s in ("forward", "reverse"))
-        assert any(error is not None for error in found)
-
-
-# -- tiles that blocks claim
-
-CLAIMED = {"TB_PERSISTENT": True, "TB_CLAIMED_TILES": True}
-
-
-def test_gemm_is_right_where_blocks_claim_tiles() -> None:
-    kernel = pipelined_gemm(64 * 3, 128 * 3, 96, (64, 128, 32), 3, threads=128)
-    assert_emulated_is_interp(configured(kernel, **CLAIMED), target=HOPPER)
-
-
-@pytest.mark.parametrize("schedule", ["forward", "reverse"])
-@pytest.mark.parametrize("heads", [3, 6])
-def test_as_many_numbers_are_drawn_as_there_are_tiles_and_the_counter_ends_at_zero(
-    heads: int, schedule: Any
-) -> None:
-    kernel = configured(attention(True, 128, heads), **CLAIMED)
-    program = stage(kernel, Lowered).program
-    (counter,) = [b for b in program.globals if b.kept]
-    drawn = [n for r in program.roles for n in walk(r.body) if isinstance(n, AtomicRMW) and n.op == "add"]
-    assert [n.buffer for n in drawn] == [program.globals[counter]]
-    counted: list[np.ndarray] = []
-    # the counter as a tensor of ours: what it starts with, and what a launch leaves
-    param = Param("claims", counter, "inout")
-    seen = dataclasses.replace(program, params=(*program.params, param))
-    for start in (0, 0):
-        counted.append(np.full(1, start, dtype=np.int32))
-        result = run_program(seen, [*arguments(kernel, 1, True), counted[-1]], {}, schedule=schedule)
-        assert not result.findings, "\n".join(f.text for f in result.findings)
-        assert counted[-1][0] == 0
-    # one that does not start at zero leaves tiles out: they would keep what they held
-    wrong = [*arguments(kernel, 1, True), np.ones(1, dtype=np.int32)]
-    right = [*arguments(kernel, 1, True), np.zeros(1, dtype=np.int32)]
-    run_program(seen, wrong, {}, schedule=schedule, checks=False)
-    run_program(seen, right, {}, schedule=schedule, checks=False)
-    assert not np.array_equal(wrong[3], right[3])
-
-
-@pytest.mark.parametrize("kind", [MBarrierWait, MBarrierArrive])
-def test_each_barrier_of_the_numbers_ring_is_needed(kind: type[Any]) -> None:
-    # tiles of one trip in turn, and room for their operands: the producer can be two tiles ahead
-    kernel = configured(attention(True, 128, 16), **CLAIMED, TB_TILES_AHEAD=True)
-    program = stage(kernel, Lowered).program
-    arrays = arguments(kernel, 1, True)
-    victims = [
-        n
-        for r in program.roles
-        for n in walk(r.body)
-        if isinstance(n, kind) and n.barrier.name.startswith("tiles")
-    ]
-    assert len(dict.fromkeys(victims)) == 2
     for victim in dict.fromkeys(victims):
         mutant = changed(program, lambda n, v=victim: Seq(()) if n is v else None)
         found = (run_program(mutant, arrays, {}, schedule=s).first_error for s in ("forward", "reverse"))

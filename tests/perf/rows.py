@@ -77,23 +77,13 @@ def gemm_case(row: str, dtype: str, m: int, n: int, k: int, transposed: bool) ->
     return Case(row, label, candidates, prepare, 2 * m * n * k / 1e9, "TFLOP/s", 6e-3)
 
 
-_AHEAD = {"TB_TILES_AHEAD": True}
-_ROUND = {"TB_PERSISTENT": True}
-_PAIRS = {**_ROUND, "TB_PAIRED_TILES": True}
-_CLAIMS = {**_ROUND, "TB_CLAIMED_TILES": True}
-WAYS: Mapping[str, Mapping[str, bool]] = {
-    "": {},
-    "ahead": _AHEAD,
-    "one block a tile": {"TB_PERSISTENT": False},
-}
+WAYS: Mapping[str, Mapping[str, bool]] = {"": {}, "one block a tile": {"TB_PERSISTENT": False}}
 """Ways to go through equal tiles, as pass configs; persistent blocks unless said."""
 WAYS_CAUSAL: Mapping[str, Mapping[str, bool]] = {
     "one block a tile": {"TB_PERSISTENT": False},
-    "pairs, ahead": {**_PAIRS, **_AHEAD},
-    "claimed, ahead": {**_CLAIMS, **_AHEAD},
-    "claimed": _CLAIMS,
+    "pairs": {"TB_PERSISTENT": True, "TB_PAIRED_TILES": True},
 }
-"""Ways to go through tiles of growing length; the first, with the longest tiles first, is the default."""
+"""Ways to go through tiles of growing length."""
 
 
 def attention_case(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -279,17 +279,6 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
         )
         for h, n, stages, threads in ((64, 64, 2, 256), (64, 32, 2, 256), (64, 32, 3, 256))
     )  # fmt: skip
-    candidates += tuple(
-        one(
-            f"64x{n} s{stages} t256, product an iteration later",
-            partial(
-                programs_attention.mla_decode,
-                batch, heads, seq, block_N=n, num_stages=stages, trailing=True,
-            ),
-            TB_STAGES_BY_HAND=True,
-        )
-        for n, stages in ((64, 2), (32, 3), (32, 4))
-    )  # fmt: skip
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -329,16 +318,11 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
 
 
 TWO_BLOCKS: Mapping[str, Any] = {"TB_BLOCKS_PER_SM": 2}
-STAGED: Mapping[str, Any] = {"TB_STAGE_IN_LOOPS": True}
 
 
-def with_configs(c: Candidate, configs: Mapping[str, Any] | None = None) -> tuple[Candidate, ...]:
-    """It, it with the results of its loop staged, and both again with `configs`: two blocks an SM."""
-    found = (c, Candidate(f"{c.label}, staged", c.programs, {**c.configs, **STAGED}))
-    if configs is None:
-        return found
-    more = (Candidate(f"{x.label}, 2 blocks an SM", x.programs, {**x.configs, **configs}) for x in found)
-    return (*found, *more)
+def two_blocks(c: Candidate) -> Candidate:
+    """It with two blocks an SM."""
+    return Candidate(f"{c.label}, 2 blocks an SM", c.programs, {**c.configs, **TWO_BLOCKS})
 
 
 def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128) -> Case:
@@ -359,7 +343,7 @@ def linear_case(batch: int = 8, seq: int = 4096, heads: int = 16, dim: int = 128
             (64, 64, 3, 128),
         )
     )  # fmt: skip
-    candidates = (*with_configs(candidates[0], TWO_BLOCKS), *with_configs(candidates[1]), *candidates[2:])
+    candidates = (two_blocks(candidates[0]), *candidates)
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -449,14 +433,13 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
                     partial(programs_mamba.chunk_scan_weights, batch, seq, heads),
                     partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
                 ),
-                {"TB_STAGE_IN_LOOPS": True},
             )
             for block_H in (8, 16, 20)
         )
         candidates = (*both(split), *shared, candidates[2])
     else:
-        two = (with_configs(c, TWO_BLOCKS)[2] for c in (candidates[0], candidates[2]))
-        candidates = (*both(tuple(two)), *both((candidates[0], candidates[2])))
+        two = [two_blocks(c) for c in (candidates[0], candidates[2])]
+        candidates = (*both(two), *both((candidates[0], candidates[2])))
 
     def prepare(folder: Path | None) -> Setup:
         import torch
@@ -616,53 +599,15 @@ def int4_case(m: int, n: int = 8192, k: int = 8192) -> Case:
     return Case(f"gemm-int4-M{m}", label, candidates, prepare, 2 * m * n * k / 1e9, "TFLOP/s", 2e-3)
 
 
-def overlapped_backward(shape: tuple[int, int, int, int], causal: bool) -> Iterator[Candidate]:
-    """The backward pass with dQ on its way out under the next product: element by element from a shared tile,
-    in bulk, and in bulk from an iteration later.
-    """
-    matrix = {"TB_BULK_REDUCE": True, "TB_STORE_OPERANDS_BY_MATRIX": True}
-    lone = {"TB_PERSISTENT": False}
-    ways: dict[str, tuple[bool, dict[str, Any]]] = {
-        "dQ in bulk": (False, matrix),
-        "dQ in bulk, one block a tile": (False, {**matrix, **lone}),
-        "dQ in bulk, L first": (True, matrix),
-        "dQ in bulk, L first, one block a tile": (True, {**matrix, **lone}),
-    }
-    for label, (trailing, configs) in ways.items():
-        yield Candidate(
-            f"128x64 s2 t256, {label}",
-            (
-                partial(programs_attention.backward_sums, *shape),
-                partial(programs_attention.attention_backward_overlapped, *shape, causal, first_l=trailing),
-                partial(programs_attention.backward_scaled, *shape),
-            ),
-            configs,
-        )
-
-
 def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096, dim: int = 128) -> Case:
     """Gradients of attention."""
     shape = (batch, heads, seq, dim)
-    candidates = tuple(
-        Candidate(
-            f"{bm}x{bn} s{stages} t{threads}",
-            (
-                partial(programs_attention.backward_sums, *shape),
-                partial(
-                    programs_attention.attention_backward,
-                    *shape,
-                    causal,
-                    block_M=bm,
-                    block_N=bn,
-                    num_stages=stages,
-                    threads=threads,
-                ),
-                partial(programs_attention.backward_scaled, *shape),
-            ),
-        )
-        for bm, bn, stages, threads in ((128, 64, 2, 256), (128, 64, 3, 256))
+    launches = (
+        partial(programs_attention.backward_sums, *shape),
+        partial(programs_attention.attention_backward, *shape, causal),
+        partial(programs_attention.backward_scaled, *shape),
     )
-    candidates = (*both(candidates), *overlapped_backward(shape, causal))
+    candidates = both((Candidate("128x64 s2 t256", launches),))
 
     def prepare(folder: Path | None) -> Setup:
         import torch

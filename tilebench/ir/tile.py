@@ -32,7 +32,6 @@ class Buffer:
     strides: in elements, global tensors only; None is row-major.
     view_of: the buffer whose storage this one reinterprets row-major (T.view / T.reshape), else None.
     workspace: a global buffer that is allocated for each launch (T.alloc_global), not an argument.
-    kept: a workspace of zeros that is made once for each stream, and keeps what launches leave in it.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Buffer:
     strides: tuple[Expr, ...] | None = None
     view_of: Buffer | None = None
     workspace: bool = False
-    kept: bool = False
     loc: Loc | None = field(default=None, repr=False)
     id: int = field(default_factory=lambda: next(_ids), repr=False)
 
@@ -148,18 +146,6 @@ class For(Stmt):
     kind: LoopKind = "serial"
     independent: bool = False
     factor: int = 0
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Claimed(For):
-    """A `For` whose iterations the blocks share out as they go: a block does iteration `start`, and then the
-    next one that nobody has done (tile level; start is the block's number, step how many there are).
-
-    counter: how many were claimed; it is left at zero. channel: by which the producer tells the others.
-    """
-
-    channel: Channel
-    counter: Buffer
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,13 +92,9 @@ OWN = frozenset(
         "TB_STAGE_IN_LOOPS",
         "TB_DISABLE_PACKED_HALVES",
         "TB_STAGES_BY_HAND",
-        "TB_WARP_ARRIVALS",
-        "TB_SKIP_UNIT_SCALING",
         "TB_STORE_OPERANDS_BY_MATRIX",
         "TB_TILES_AHEAD",
-        "TB_CLAIMED_TILES",
         "TB_PAIRED_TILES",
-        "TB_STAGE_TOGETHER",
     }
 )
 """Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""

@@ -52,9 +52,8 @@ from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
 from tilebench.passes.persistent import FACT
 from tilebench.passes.pipeline_table import Table, read_table
-from tilebench.passes.regions import root_of, uses
+from tilebench.passes.regions import bound_indices, root_of, uses
 from tilebench.passes.schedule import scheduled_op
-from tilebench.passes.select import bound_indices
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 from tilebench.passes.staging import free_bytes, size_of
 from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
@@ -69,18 +68,19 @@ BY_HAND = "TB_STAGES_BY_HAND"
 """Pass config: `stage=` and `order=` of T.Pipelined say which statements trail by an iteration."""
 
 AHEAD = "TB_TILES_AHEAD"
-"""Pass config: tiles that persistent blocks bring once for a tile of the result have two versions, so that
-the next ones come while the last are in use."""
+"""Pass config: False keeps tiles that persistent blocks bring once for a tile of the result from having two
+versions, where there is room, so that the next ones come while the last are in use."""
 
 Overlap = Literal["", "carried", "trailing"]
 
 
-def hand_over(placed: Placed, most: int | None = None) -> Scheduled:
+def hand_over(placed: Placed, most: int | None = None, *, ahead: bool = True) -> Scheduled:
     """The body with its copies given to the producer, and its products waited for.
 
-    most: versions of a tile, where shared memory has no room for as many as a loop asks for.
+    most: versions of a tile, where shared memory has no room for as many as a loop asks for; ahead:
+    persistent blocks may bring what a tile of the result needs once before the last tile's is used up.
     """
-    pass_ = _Handover(placed, most)
+    pass_ = _Handover(placed, most, ahead)
     body = pass_.sequence(_parts(placed.kernel.body), False)
     return Scheduled(placed, seq(*body), tuple(pass_.schedules), pass_.versions)
 
@@ -103,9 +103,12 @@ def _parts(s: Stmt) -> list[Stmt]:
 class _Handover:
     """Rewrites sequences; collects channels, versions and schedules."""
 
-    def __init__(self, placed: Placed, most: int | None = None) -> None:
+    def __init__(self, placed: Placed, most: int | None = None, ahead: bool = True) -> None:
         self.placed = placed
         self.most = most
+        self.may_be_ahead = ahead
+        self.said = ""
+        """Of the tiles around a loop, for its reason."""
         self.instructions = placed.partitioned.selected.instructions
         self.configs = placed.kernel.configs
         self.schedules: list[Schedule] = []
@@ -145,11 +148,19 @@ class _Handover:
         return self.versioned(rings, in_front(_produced(rings), self.consumed(rest, rings, in_loop)))
 
     def ahead(self, parts: Sequence[Stmt]) -> bool:
-        """Whether the tiles of a sequence get a second version: asked for, persistent, and there is room."""
-        if not self.configs.get(AHEAD, False) or not self.placed.kernel.attributes.get(FACT, False):
+        """Whether the tiles of a sequence get a second version: wanted, persistent, and there is room."""
+        if not self.configs.get(AHEAD, True) or not self.placed.kernel.attributes.get(FACT, False):
             return False
         brought = [p.destination.buffer for p in parts if isinstance(p, Copy) and self.chosen(p) == BULK]
-        return sum(map(size_of, brought)) <= free_bytes(self.placed.partitioned.selected)
+        if not brought:
+            return False
+        room = sum(map(size_of, brought)) <= free_bytes(self.placed.partitioned.selected)
+        names = ", ".join(b.name for b in brought)
+        if room and self.may_be_ahead:
+            self.said = f"; the next tile's {names} may come before this one's are used up"
+            return True
+        self.said = f"; {names}: one version, shared memory has no room for the next tile's"
+        return False
 
     def versioned(self, rings: Sequence[_Ring], body: list[Stmt]) -> list[Stmt]:
         """The body in the versions that are in turn."""
@@ -356,7 +367,8 @@ class _Handover:
         if stages < wanted:
             text += f", not {wanted}: shared memory has no room for more"
         fewer = wanted if stages < wanted and rings else 0
-        self.record(loop, parts, rings, stages, text + why, bool(overlap), fewer)
+        self.record(loop, parts, rings, stages, text + why + self.said, bool(overlap), fewer)
+        self.said = ""
         k, loc = loop.var, loop.loc
         if overlap == "carried":
             body = self.consumed(rest, rings, True, carried=binary("gt", k, loop.start))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tilebench.errors import TargetError
 from tilebench.ir.rewrite import children, walk
-from tilebench.ir.tile import Buffer, Channel, Claimed, For, Pipelined, Produce, Stmt, While
+from tilebench.ir.tile import Buffer, Channel, For, Pipelined, Produce, Stmt, While
 from tilebench.layouts import SharedLayout
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
@@ -49,7 +49,8 @@ LEAST_STAGES = 2
 def allocate(scheduled: Scheduled) -> Allocated:
     """Place every shared buffer.
 
-    Rings that do not fit lose versions, down to two; the result's `scheduled` is then another one. Raises
+    Rings that do not fit lose versions, down to two (those of persistent blocks that were to have a tile's
+    next operands ahead before all others); the result's `scheduled` is then another one. Raises
     TargetError TB521 with a table of bytes when the buffers do not fit even so.
     """
     try:
@@ -59,7 +60,7 @@ def allocate(scheduled: Scheduled) -> Allocated:
             raise
         for most in range(max(scheduled.versions.values(), default=1) - 1, LEAST_STAGES - 1, -1):
             try:
-                return allocate_as_asked(hand_over(scheduled.placed, most))
+                return _allocated(hand_over(scheduled.placed, most, ahead=False))
             except TargetError as still:
                 if still.code != "TB521":
                     raise
@@ -67,7 +68,21 @@ def allocate(scheduled: Scheduled) -> Allocated:
 
 
 def allocate_as_asked(scheduled: Scheduled) -> Allocated:
-    """Place every shared buffer in all its versions. Raises TargetError TB521 when they do not fit."""
+    """Place every shared buffer in all the versions that the program asks for; persistent blocks have no
+    tiles ahead when these do not fit beside them. Raises TargetError TB521 when they do not fit.
+    """
+    try:
+        return _allocated(scheduled)
+    except TargetError as error:
+        if error.code != "TB521" or not scheduled.placed.partitioned.specialised:
+            raise
+        fewer = hand_over(scheduled.placed, ahead=False)
+        if fewer.versions == scheduled.versions:
+            raise
+        return _allocated(fewer)
+
+
+def _allocated(scheduled: Scheduled) -> Allocated:
     reuse = not scheduled.kernel.configs.get(NO_REUSE)
     lives = lifetimes(scheduled.body)
     slots: dict[Buffer, Slot] = {}
@@ -82,7 +97,7 @@ def allocate_as_asked(scheduled: Scheduled) -> Allocated:
     for ring in rings:
         total = -(-total // 8) * 8
         barriers[ring] = total
-        total += (2 if ring.buffers else 3) * 8 * ring.stages  # a ring of numbers has these behind it
+        total += 2 * 8 * ring.stages
     facts = scheduled.placed.partitioned.selected.typed.target.facts
     limit = facts.shared_per_block if facts is not None else DEFAULT_LIMIT
     scratch = _scratch(scheduled, total) if total + SCRATCH_RESERVE > limit else None
@@ -96,7 +111,7 @@ def allocate_as_asked(scheduled: Scheduled) -> Allocated:
 
 def channels_of(body: Stmt) -> list[Channel]:
     """The rings that a producer fills, in program order."""
-    return list(dict.fromkeys(n.channel for n in walk(body) if isinstance(n, Produce | Claimed)))
+    return list(dict.fromkeys(n.channel for n in walk(body) if isinstance(n, Produce)))
 
 
 def _lowest(size: int, alignment: int, others: Sequence[Slot]) -> int:

@@ -7,12 +7,12 @@ persistent block keeps its producer running: while the consumers write a result,
 arrive. Tiles are numbered as the grid's blocks are, in panels when the program asks for them
 (`T.use_swizzle`).
 
-Where the work of a block grows with its first index (causal attention) there is one block a tile by default:
-the hardware hands them out, the longest first, in sections of heads whose operands fit in L2, and the short
-ones fill the gaps at the end. Persistent blocks (TB_PERSISTENT on) take that order there and back, so that a
-block that had a long tile gets a short one; with TB_PAIRED_TILES they do pairs of tiles that are equally much
-work; with TB_CLAIMED_TILES they draw their next tile from a counter. Measured on an H200, which of the first
-two is faster differs by shape.
+Where the work of a block grows with its first index (causal attention) persistent blocks do pairs of tiles
+that are equally much work, a long and a short one, as long as no tile has more than PAIRED_TRIPS trips:
+measured on an H200 that is 1.03 to 1.2 times faster up to 4096 keys, and 0.95 to 1.0 from 8192 on. Otherwise
+there is one block a tile: the hardware hands them out, the longest first, in sections of heads whose operands
+fit in L2, and the short ones fill the gaps at the end. Persistent blocks that cannot be paired take that
+order there and back, so that a block that had a long tile gets a short one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, binary, const, int_value, select
 from tilebench.ir.rewrite import seq, substitute, variables, walk
 from tilebench.ir.simplify import simplify
-from tilebench.ir.tile import Bind, Buffer, Channel, Claimed, For, Kernel, Pipelined, Stmt
+from tilebench.ir.tile import Bind, For, Kernel, Pipelined, Stmt
 from tilebench.ops.gemm import Gemm
 from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.rasterise import panel_of, permuted
@@ -39,10 +39,11 @@ PERSISTENT = "TB_PERSISTENT"
 """Pass config: True or False; left out, kernels that have tiles for two rounds or more."""
 LONGEST_FIRST = "TB_LONGEST_FIRST"
 """Pass config: True or False; left out, kernels whose blocks have the more to do, the larger their index."""
-CLAIMED = "TB_CLAIMED_TILES"
-"""Pass config: persistent blocks draw the number of their next tile from a counter in global memory."""
 PAIRED = "TB_PAIRED_TILES"
-"""Pass config: where tiles grow with their index, persistent blocks do a long and a short one in turn."""
+"""Pass config: where tiles grow with their index, persistent blocks do a long and a short one in turn; False
+keeps them from it, True does so for tiles of any length."""
+PAIRED_TRIPS = 32
+"""Trips of the longest tile up to which that pays."""
 FACT = "persistent"
 REORDERED = "longest_first"
 ROUNDS = 2
@@ -59,7 +60,9 @@ def wanted(selected: Selected) -> bool:
     if asked:
         return True
     if _grows(kernel) and len(sizes) > 1:
-        return False
+        longest = _longest(kernel)
+        short = longest is not None and longest <= PAIRED_TRIPS
+        return target.kind == "cuda" and short and _pairs(selected) > 0
     products = [n for n in walk(kernel.body) if isinstance(n, Gemm)]
     facts = target.facts
     if len(products) == 1 and facts is not None:
@@ -67,6 +70,15 @@ def wanted(selected: Selected) -> bool:
         if ring_bytes(selected) + tiles_out + RESERVE > facts.shared_per_block:
             return False
     return target.kind == "cuda" and tiles >= ROUNDS * _resident(selected)
+
+
+def _pairs(selected: Selected) -> int:
+    """Pairs of a long and a short tile; 0 where they are not to be paired, or not enough for all blocks."""
+    sizes = [int_value(n) or 1 for n in selected.kernel.grid]
+    pairs = sizes[0] // 2 * prod(sizes[1:])
+    if sizes[0] % 2 or pairs < _resident(selected) or not selected.kernel.configs.get(PAIRED, True):
+        return 0
+    return pairs
 
 
 def _resident(selected: Selected) -> int:
@@ -83,12 +95,8 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     block, tile = Var("block", dtype=int32), Var("tile", dtype=int32)
     names: list[Stmt] = []
     if _grows(kernel) and len(sizes) > 1:
-        if _asked(kernel, CLAIMED):
-            return _going_round(
-                kernel, block, tile, blocks, tiles, _longest_first(tile, kernel.blocks, sizes)
-            )
-        pairs = sizes[0] // 2 * prod(sizes[1:])
-        if _asked(kernel, PAIRED) and sizes[0] % 2 == 0 and pairs >= blocks:
+        pairs = _pairs(selected)
+        if pairs:
             names = _paired(tile, block, blocks, kernel.blocks, sizes)
             stop = (const(pairs + blocks - 1) - block) // blocks * (2 * blocks)
             return _going_round(kernel, block, tile, blocks, tiles, names, stop)
@@ -109,10 +117,6 @@ def with_persistent_blocks(selected: Selected) -> Kernel:
     return _going_round(kernel, block, tile, blocks, tiles, names)
 
 
-def _asked(kernel: Kernel, config: str) -> bool:
-    return bool(kernel.configs.get(config, False))
-
-
 def _going_round(
     kernel: Kernel,
     block: Var,
@@ -123,23 +127,14 @@ def _going_round(
     stop: Expr | None = None,
 ) -> Kernel:
     """stop: where a block's tile numbers end, when not at `tiles`."""
-    whole = seq(*names, kernel.body)
-    buffers = kernel.buffers
     end, step = const(tiles) if stop is None else stop, const(blocks)
-    body: Stmt = For(tile, block, end, whole, step=step, loc=kernel.loc)
-    if _asked(kernel, CLAIMED) and stop is None:
-        counter = Buffer("claims", (const(1),), int32, "global", workspace=True, kept=True)
-        slot, phase = (Buffer(f"tiles_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
-        channel = Channel("tiles", (), 2, slot, phase, elected=False)
-        body = Claimed(tile, block, end, whole, step=step, loc=kernel.loc, channel=channel, counter=counter)
-        buffers = (*buffers, counter)
+    body = For(tile, block, end, seq(*names, kernel.body), step=step, loc=kernel.loc)
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
     return replace(
         kernel,
         grid=(const(min(blocks, tiles)),),
         blocks=(block,),
         body=body,
-        buffers=buffers,
         attributes={**attributes, FACT: True},
     )
 
@@ -188,6 +183,18 @@ def _grows(kernel: Kernel) -> bool:
                 low, high = (int_value(simplify(substitute(stop, {first: const(k)}), {})) for k in (0, 1))
                 return low is not None and high is not None and high > low
     return False
+
+
+def _longest(kernel: Kernel) -> int | None:
+    """Trips of the last block's loop where each is two products, as in attention; None where they are not
+    known, and for other kernels.
+    """
+    bound = {n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind)}
+    loops = [n for n in walk(kernel.body) if isinstance(n, Pipelined)]
+    if len(loops) != 1 or sum(isinstance(n, Gemm) for n in walk(loops[0].body)) != 2:
+        return None
+    last = {kernel.blocks[0]: kernel.grid[0] - 1}
+    return int_value(simplify(substitute(substitute(loops[0].stop, bound), last) - loops[0].start, {}))
 
 
 def unbalanced(selected: Selected) -> bool:

@@ -42,9 +42,9 @@ from tilebench.ir.tile import (
 from tilebench.ops.copy import Copy
 from tilebench.passes.handover import hand_over
 from tilebench.passes.pipeline_table import Table, read_table
-from tilebench.passes.regions import Touch, leaves_loop, overwrites, root_of, touches
+from tilebench.passes.regions import Touch, bound_indices, leaves_loop, overwrites, root_of, touches
 from tilebench.passes.schedule import scheduled_op
-from tilebench.passes.select import ASYNCHRONOUS, bound_indices
+from tilebench.passes.select import ASYNCHRONOUS
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 
 

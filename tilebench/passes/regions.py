@@ -4,14 +4,15 @@ things.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tilebench.ir.expr import Expr, Load
-from tilebench.ir.rewrite import children, walk
+from tilebench.ir.expr import Expr, Load, Var
+from tilebench.ir.rewrite import children, substitute, walk
 from tilebench.ir.tile import (
     AtomicRMW,
+    Bind,
     Break,
     Buffer,
     Continue,
@@ -158,3 +159,18 @@ def uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
         elif isinstance(n, Store):
             writes.add(root_of(n.buffer))
     return reads, writes
+
+
+def bound_indices(body: Stmt) -> Mapping[Var, Expr]:
+    """Names bound once to integer expressions without loads: var -> value, in terms of names that are not in
+    the mapping.
+    """
+    values: dict[Var, Expr] = {}
+    for node in walk(body):
+        if (
+            isinstance(node, Bind)
+            and node.value.dtype.is_int
+            and not any(isinstance(n, Load) for n in walk(node.value))
+        ):
+            values[node.var] = substitute(node.value, values)
+    return values

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilebench.errors import TargetError, located
-from tilebench.ir.expr import Expr, Load, Var
-from tilebench.ir.rewrite import children, substitute, walk
-from tilebench.ir.tile import Bind, Buffer, Kernel, Pipelined, Stmt, TileOp
+from tilebench.ir.expr import Expr, Var
+from tilebench.ir.rewrite import children, substitute
+from tilebench.ir.tile import Buffer, Kernel, Pipelined, Stmt, TileOp
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.base import Instruction, Offer, Op
 from tilebench.ops.copy import Copy
@@ -27,7 +27,7 @@ from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes import persistent
 from tilebench.passes.occupied import wanted_blocks, with_blocks
 from tilebench.passes.reductions import with_reductions_alone
-from tilebench.passes.regions import root_of, touches
+from tilebench.passes.regions import bound_indices, root_of, touches
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
@@ -35,7 +35,7 @@ from tilebench.passes.stored_operands import with_operands_by_matrix
 
 ASYNCHRONOUS = "cp.async"
 BULK_REDUCE = "TB_BULK_REDUCE"
-"""Pass config: atomic additions of shared tiles are bulk reductions where that can be."""
+"""Pass config: False keeps atomic additions of shared tiles from being bulk reductions where that can be."""
 NO_WGMMA = "TL_DISABLE_WGMMA"
 """Pass config: no products of warpgroups."""
 
@@ -122,21 +122,6 @@ def _without(offers: tuple[Offer, ...], name: str, reason: str) -> tuple[Offer, 
     )
 
 
-def bound_indices(body: Stmt) -> Mapping[Var, Expr]:
-    """Names bound once to integer expressions without loads: var -> value, in terms of names that are not in
-    the mapping.
-    """
-    values: dict[Var, Expr] = {}
-    for node in walk(body):
-        if (
-            isinstance(node, Bind)
-            and node.value.dtype.is_int
-            and not any(isinstance(n, Load) for n in walk(node.value))
-        ):
-            values[node.var] = substitute(node.value, values)
-    return values
-
-
 def _ops(s: Stmt, loop: Pipelined | None) -> Iterator[tuple[Op, Pipelined | None]]:
     if isinstance(s, Op):
         yield s, loop
@@ -175,11 +160,11 @@ def _reductions(op: AtomicTile, typed: Typed, offers: tuple[Offer, ...]) -> tupl
             why="use_tma asks for a bulk reduction (cp.reduce.async.bulk.tensor) by name",
             fix="leave use_tma out: the elements are then added as the target can, several at a time",
         )
-    if not op.bulk and not typed.kernel.configs.get(BULK_REDUCE):
-        return _without(offers, REDUCE, f"{BULK_REDUCE} is not set")
+    if not op.bulk and not typed.kernel.configs.get(BULK_REDUCE, True):
+        return _without(offers, REDUCE, f"{BULK_REDUCE} is False")
     tensor = root_of(op.destination.buffer)
     others = (t for t in touches(typed.kernel.body) if root_of(t.buffer) is tensor)
-    if any(not isinstance(t.stmt, AtomicTile) for t in others):
+    if any(not isinstance(t.stmt, AtomicTile) or t.stmt.op != "add" for t in others):
         return _without(
             offers, REDUCE, f"other statements touch {tensor.name}, which has no sums yet by then"
         )

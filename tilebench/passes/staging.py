@@ -9,11 +9,13 @@ with bytes of their own: each warpgroup stages its own rows, panel by panel, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from tilebench.ir.expr import const
-from tilebench.ir.rewrite import rebuild, seq, walk
+from tilebench.ir.rewrite import rebuild, seq, substitute, variables, walk
+from tilebench.ir.simplify import linear
 from tilebench.ir.tile import (
     Buffer,
     For,
@@ -33,6 +35,7 @@ from tilebench.ops.copy.bulk import STORE, offers
 from tilebench.ops.gemm import Gemm, GemmWarpPolicy
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.ops.gemm.wgmma import splits
+from tilebench.passes.regions import bound_indices, root_of, touches
 from tilebench.passes.stages import Selected
 
 PANEL = 128
@@ -42,10 +45,9 @@ RESERVE = 1024
 NO_STAGING = "TB_DISABLE_RESULT_STAGING"
 """Pass config: accumulators are stored straight from registers."""
 
-TOGETHER = "TB_STAGE_TOGETHER"
-"""Pass config: panels that have a tile each are all staged before the first leaves: the threads meet once."""
 IN_LOOPS = "TB_STAGE_IN_LOOPS"
-"""Pass config: results of each iteration of a pipelined loop leave through shared memory too."""
+"""Pass config: False keeps results of each iteration of a pipelined loop from leaving through shared memory
+too."""
 
 
 def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
@@ -60,10 +62,11 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
     if kernel.configs.get(NO_STAGING, False) or not products:
         return kernel
     free = free_bytes(selected)
-    in_loops = bool(kernel.configs.get(IN_LOOPS, False))
+    in_loops = bool(kernel.configs.get(IN_LOOPS, True))
     tiles: list[Buffer] = []
 
-    def visit(s: Stmt) -> Stmt:
+    def visit(s: Stmt, around: tuple[Pipelined, ...] = ()) -> Stmt:
+        """around: pipelined loops, whose rings have no byte to spare."""
         if isinstance(s, Copy) and s.source.buffer in results and s not in selected.typed.per_thread:
             product = results[s.source.buffer]
             own = _own_bytes(s, product)
@@ -71,15 +74,42 @@ def with_staged_results(selected: Selected, going_round: bool) -> Kernel:
             if not alone and len(products) > 1:
                 return s
             room = own if going_round or alone else ring_bytes(selected)
+            if around and not _goes_on(s, around, kernel):
+                return s
+            room = min(room, free) if around else room
             return _staged(s, selected, room, going_round or alone, alone, tiles)
-        if isinstance(s, TileOp | Parallel | For | While) or (isinstance(s, Pipelined) and not in_loops):
+        if isinstance(s, TileOp | Parallel | For | While):
             return s
-        return rebuild(s, lambda c: visit(c) if isinstance(c, Stmt) else c)
+        if isinstance(s, Pipelined):
+            if not in_loops or (s.order, s.stage, s.group) != (None, None, None):
+                return s  # (tables of the program's own count its statements)
+            around = (*around, s)
+        return rebuild(s, lambda c: visit(c, around) if isinstance(c, Stmt) else c)
 
     body = visit(kernel.body)
     if not tiles:
         return kernel
     return replace(kernel, body=body, buffers=(*kernel.buffers, *tiles))
+
+
+def _goes_on(s: Copy, around: Sequence[Pipelined], kernel: Kernel) -> bool:
+    """Whether a result of a loop goes to another place in each iteration, and nothing else touches its
+    tensor: bulk stores end in no order.
+    """
+    tensor = root_of(s.destination.buffer)
+    if any(t.stmt is not s and root_of(t.buffer) is tensor for t in touches(kernel.body)):
+        return False
+    known = bound_indices(kernel.body)
+    starts = [linear(substitute(o, known)) for o in s.destination.offsets]
+
+    def moves(loop: Pipelined) -> bool:
+        return any(
+            abs(start.coefficient(loop.var)) >= extent
+            and not any(loop.var in variables(e) for e, _ in start.terms if e is not loop.var)
+            for start, extent in zip(starts, s.destination.extents, strict=True)
+        )
+
+    return all(map(moves, around))
 
 
 def _own_bytes(s: Copy, product: Gemm) -> int:
@@ -109,21 +139,18 @@ def _staged(
     count = min(2, columns // width)
     if rows * width * size * count + sum(size_of(t) for t in tiles) > room or not source.is_whole:
         return s
-    together = count == columns // width and bool(selected.kernel.configs.get(TOGETHER, False))
     name, extents = f"{source.buffer.name}_tile", (const(rows), const(width))
     fresh = [Buffer(name, extents, destination.dtype, "shared", loc=s.loc) for _ in range(count)]
     parts: list[Stmt] = []
-    leaving: list[Stmt] = []
     for p in range(columns // width):
         tile = whole(fresh[p % count])
         there = _columns(destination, p * width, width)
         out = Copy(tile, there, disable_tma=s.disable_tma, prefer=s.prefer, alone=alone, loc=s.loc)
         if not any(o.legal and o.instruction.name == STORE for o in offers(out, selected.typed.target)):
             return s
-        parts.append(Copy(_columns(source, p * width, width), tile, alone=alone, loc=s.loc))
-        (leaving if together else parts).append(out)
+        parts += [Copy(_columns(source, p * width, width), tile, alone=alone, loc=s.loc), out]
     tiles += fresh
-    return seq(*parts, *leaving)
+    return seq(*parts)
 
 
 def _columns(region: Region, start: int, width: int) -> Region:

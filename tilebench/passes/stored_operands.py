@@ -5,6 +5,7 @@ The backward pass of attention has such a one: dS^T is the left operand of dK, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilebench.ir.rewrite import transform, walk
@@ -16,19 +17,19 @@ from tilebench.ops.gemm.wgmma import splits
 from tilebench.passes.stages import Selected
 
 BY_MATRIX = "TB_STORE_OPERANDS_BY_MATRIX"
-"""Pass config: such copies are made by stmatrix."""
+"""Pass config: False keeps such copies from being made by stmatrix."""
 
 
 def with_operands_by_matrix(selected: Selected) -> Kernel:
-    """The kernel with `operand` set on these copies; itself when there are none, or the config is not set."""
+    """The kernel with `operand` set on these copies; itself when there are none, or the config is off."""
     kernel = selected.kernel
-    if not kernel.configs.get(BY_MATRIX):
+    if not kernel.configs.get(BY_MATRIX, True):
         return kernel
     groups = kernel.thread_count // 128
     products = [
         n for n in walk(kernel.body) if isinstance(n, Gemm) and selected.instructions[n].name == WGMMA
     ]
-    left = {g.a.buffer for g in products if _by_rows(g, groups)}
+    left = {g.a.buffer for g in products if _by_rows(g, products, groups)}
     read = {r.buffer for g in products for r in (g.a, g.b) if r.buffer.scope == "shared"}
     fresh: dict[Stmt, Stmt] = {
         c: replace(c, operand=True)
@@ -39,6 +40,7 @@ def with_operands_by_matrix(selected: Selected) -> Kernel:
         and c.destination.buffer in read
         and c.source.is_whole
         and c.destination.is_whole
+        and len(c.source.buffer.shape) == len(c.destination.buffer.shape) == 2
         and c.source.dtype == c.destination.dtype
     }
     if not fresh:
@@ -48,12 +50,21 @@ def with_operands_by_matrix(selected: Selected) -> Kernel:
     )
 
 
-def _by_rows(g: Gemm, groups: int) -> bool:
-    """Whether A is in registers, the rows of each warpgroup its own."""
-    if g.a.buffer.scope != "fragment" or not g.a.is_whole or g.policy is GemmWarpPolicy.FullCol:
+def _by_rows(g: Gemm, products: Sequence[Gemm], groups: int) -> bool:
+    """Whether A is in registers, the rows of each warpgroup its own (products into one accumulator share
+    their split).
+    """
+    if g.a.buffer.scope != "fragment" or not g.a.is_whole:
         return False
     m, n, _ = g.mnk
-    return (groups, 1) in splits(m, n, groups * 128)
+    possible = list(splits(m, n, groups * 128))
+    into = [p for p in products if p.c.buffer is g.c.buffer]
+    asked = all(
+        p.policy is GemmWarpPolicy.FullRow
+        or (p.policy is not GemmWarpPolicy.FullCol and p.a.buffer.scope == "fragment")
+        for p in into
+    )
+    return (groups, 1) in possible and (len(possible) == 1 or asked)
 
 
 __all__ = ["with_operands_by_matrix"]

@@ -185,10 +185,6 @@ class CudaExecutable:
         self._new_pack = partial(ArgumentPack, slots, len(program.tensor_maps))
         self._pack = self._new_pack()
         self._maps = _maps(program, (*self._arguments, *self._workspaces)) if program.tensor_maps else None
-        origins = [m.origin for m in self._workspaces]
-        self._which_kept = frozenset(i for i, o in enumerate(origins) if o is not None and o.kept)
-        self._kept: dict[int, dict[tuple[int, int], int]] = {}
-        """Workspaces that are kept, by device, then by stream and number."""
         listed = {id(p.value) for p in program.params}
         self._extra = tuple(s for s in program.symbols if id(s) not in listed)
 
@@ -224,7 +220,6 @@ class CudaExecutable:
             self._maps,
             [symbols[s] for s in self._extra],
             self._sizes(symbols) if self._workspaces else (),
-            (self._which_kept, self._kept.setdefault(kernel.device, {})),
         )
 
     def bound(

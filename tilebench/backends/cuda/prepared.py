@@ -13,8 +13,7 @@ class PreparedLaunch:
     """A launch of one kernel on one device with a settled grid. Threads may share it.
 
     pack: shared by the launches of a kernel, under its lock; extra: values of symbols that are no parameters;
-    workspaces: their sizes in bytes, allocated on the stream of each launch; kept: those of them that are
-    made once for each stream, zeroed, and where by (stream, number).
+    workspaces: their sizes in bytes, allocated on the stream of each launch.
     """
 
     def __init__(
@@ -25,12 +24,10 @@ class PreparedLaunch:
         maps: TensorMaps | None,
         extra: Sequence[int],
         workspaces: Sequence[int],
-        kept: tuple[frozenset[int], dict[tuple[int, int], int]] = (frozenset(), {}),
     ) -> None:
         """shape: grid, threads, bytes of shared memory."""
         self._kernel, self._pack, self._maps = kernel, pack, maps
         self._extra, self._workspaces = tuple(extra), tuple(workspaces)
-        self._which_kept, self._kept = kept
         self._run = kernel.launcher(*shape)
 
     def launch(self, values: list[Any], stream: int) -> None:
@@ -51,16 +48,11 @@ class PreparedLaunch:
         gpu = kernel.gpu
         gpu.enter(kernel.device)
         found: list[int] = []
-        places: list[int] = []
         try:
-            for number, size in enumerate(self._workspaces):
-                if number in self._which_kept:
-                    places.append(self._kept_at(number, size, stream))
-                    continue
+            for size in self._workspaces:
                 made = gpu.api.cuMemAllocAsync(size, stream)
                 found.append(int(gpu.check(made, "allocate a workspace", f"{size} bytes")))
-                places.append(found[-1])
-            values += places
+            values += found
             encoded = b"" if self._maps is None else self._maps.encoded(gpu, kernel.device, values)
             with pack.lock:
                 pack.fill(values, encoded)
@@ -68,17 +60,6 @@ class PreparedLaunch:
         finally:
             for pointer in found:
                 gpu.api.cuMemFreeAsync(pointer, stream)
-
-    def _kept_at(self, number: int, size: int, stream: int) -> int:
-        """The address of a workspace that is kept: launches of other streams have their own."""
-        place = self._kept.get((stream, number))
-        if place is None:
-            gpu = self._kernel.gpu
-            made = gpu.api.cuMemAlloc(size)
-            place = int(gpu.check(made, "allocate a workspace", f"{size} bytes"))
-            gpu.check(gpu.api.cuMemsetD8Async(place, 0, size, stream), "clear a workspace")
-            self._kept[stream, number] = place
-        return place
 
     def bound(self, values: Sequence[Any], pack: ArgumentPack) -> Callable[[int], None]:
         """The launch of exactly these values, a function of the stream; `pack` serves nothing else."""

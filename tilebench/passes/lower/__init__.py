@@ -11,9 +11,8 @@ from typing import Any
 
 from tilebench.ir.expr import Var
 from tilebench.ir.hopper import SetMaxRegisters
-from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Program, Role
-from tilebench.ir.tile import Claimed, Stmt
+from tilebench.ir.tile import Stmt
 from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.fences import without_idle_fences
@@ -113,8 +112,7 @@ def scratch_bytes(placed: Placed) -> int:
                 size *= n
             slots[buffer] = Slot(0, size * 2 * buffer.dtype.bytes, 0, 0)
     scheduled = Scheduled(placed, kernel.body, (), {})
-    numbers = {n.channel: 0 for n in walk(kernel.body) if isinstance(n, Claimed)}
-    stage = Synchronised(Allocated(scheduled, slots, None, 0, numbers), kernel.body, ())
+    stage = Synchronised(Allocated(scheduled, slots, None, 0), kernel.body, ())
     b = Builder(stage)
     lower_stmt(b, kernel.body)
     return b.scratch_needed

@@ -22,12 +22,11 @@ from tilebench.ir.hopper import (
     MBarrierWait,
 )
 from tilebench.ir.rewrite import children, seq, variables, walk
-from tilebench.ir.thread import Barrier, Memory, SyncWarp, shared_memory
+from tilebench.ir.thread import Barrier, Memory, shared_memory
 from tilebench.ir.tile import (
     Acquire,
     Bind,
     Channel,
-    Claimed,
     For,
     If,
     Pipelined,
@@ -41,13 +40,8 @@ from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import boxes, coordinates
 from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
-from tilebench.passes.lower.claims import lower_claimed
 from tilebench.passes.lower.statements import lower_for, lower_if, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
-
-WARP = 32
-WARP_ARRIVALS = "TB_WARP_ARRIVALS"
-"""Pass config: one lane of a warp gives a slot back that its threads have read, not every thread."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +79,15 @@ def start_counting(b: Builder, channels: list[Channel]) -> None:
         b.store(b.local(channel.phase), 0, const(0))
 
 
-def slot_of(b: Builder, channel: Channel) -> Expr:
-    """The version of the ring at which this role is."""
+def _slot(b: Builder, channel: Channel) -> Expr:
     return b.load(b.local(channel.slot), 0) if channel.stages > 1 else const(0)
 
 
-def phase_of(b: Builder, channel: Channel) -> Expr:
-    """The parity of the phase in which it is."""
+def _phase(b: Builder, channel: Channel) -> Expr:
     return b.load(b.local(channel.phase), 0)
 
 
-def advance(b: Builder, channel: Channel) -> None:
-    """Go on to the next version."""
+def _advance(b: Builder, channel: Channel) -> None:
     phase = b.local(channel.phase)
     flipped = binary("bitxor", b.load(phase, 0), const(1))
     if channel.stages == 1:
@@ -115,7 +106,7 @@ def advance(b: Builder, channel: Channel) -> None:
 def lower_acquire(b: Builder, s: Acquire) -> None:
     """Wait for the full barrier of the slot."""
     ring = ring_of(b, s.channel)
-    b.emit(MBarrierWait(ring.barriers, slot_of(b, s.channel), phase_of(b, s.channel)))
+    b.emit(MBarrierWait(ring.barriers, _slot(b, s.channel), _phase(b, s.channel)))
 
 
 def lower_release(b: Builder, s: Release) -> None:
@@ -123,33 +114,17 @@ def lower_release(b: Builder, s: Release) -> None:
     channel = s.channel
     ring = ring_of(b, channel)
     if s.give != "none":
-        slot = slot_of(b, channel)
+        slot = _slot(b, channel)
         if s.give == "previous" and channel.stages > 1:
             slot = select(binary("eq", slot, const(0)), const(channel.stages - 1), slot - 1)
         condition = b.condition(s.condition) if s.condition is not None else None
         with b.when(condition):
             if s.fence:
                 b.emit(FenceProxyAsync())
-            give_back(b, ring, slot)
+            with b.when(binary("eq", b.thread % WARPGROUP, const(0)) if channel.elected else None):
+                b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
     if s.advance:
-        advance(b, channel)
-
-
-def give_back(b: Builder, ring: Ring, slot: Expr) -> None:
-    """Arrive at the empty barrier of a slot: a thread for its warpgroup, or its warp, or each."""
-    elected: Expr | None = None
-    if ring.channel.elected:
-        elected = binary("eq", b.thread % WARPGROUP, const(0))
-    elif by_warp(b):
-        b.emit(SyncWarp())  # all lanes have read
-        elected = binary("eq", b.thread % WARP, const(0))
-    with b.when(elected):
-        b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
-
-
-def by_warp(b: Builder) -> bool:
-    """Whether one lane of a warp arrives where it is not one thread of a warpgroup."""
-    return bool(b.kernel.configs.get(WARP_ARRIVALS, False))
+        _advance(b, channel)
 
 
 # -- the producer
@@ -205,8 +180,6 @@ def _produce_in(b: Builder, s: Stmt, needed: set[Var]) -> None:
                 _produce_in(b, s.body, needed)
             case Produce():
                 _produce(b, s)
-            case Claimed():
-                lower_claimed(b, s, lambda body: _produce_in(b, body, needed), True)
             case For():
                 lower_for(b, s, lambda body: _produce_in(b, body, needed))
             case Pipelined():
@@ -221,7 +194,7 @@ def _produce_in(b: Builder, s: Stmt, needed: set[Var]) -> None:
 def _produce(b: Builder, s: Produce) -> None:
     channel = s.channel
     ring = ring_of(b, channel)
-    slot = slot_of(b, channel)
+    slot = _slot(b, channel)
     plan: list[BulkLoad] = []
     for copy in s.copies:
         assert isinstance(copy, Copy)
@@ -234,14 +207,12 @@ def _produce(b: Builder, s: Produce) -> None:
                 BulkLoad(memory, b.simple(start + box.start), map_, at, ring.barriers, slot, loc=copy.loc)
             )
     with timers.timed(b, s, "wait"):
-        b.emit(
-            MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", phase_of(b, channel), const(1)))
-        )
+        b.emit(MBarrierWait(ring.barriers, ring.empty + slot, binary("bitxor", _phase(b, channel), const(1))))
     with timers.timed(b, s, "fill"):
         b.emit(MBarrierExpect(ring.barriers, slot, sum(load.source.bytes for load in plan)))
         for load in plan:
             b.emit(load)
-    advance(b, channel)
+    _advance(b, channel)
 
 
 # -- all threads first
@@ -253,8 +224,7 @@ def prologue(b: Builder, channels: list[Channel]) -> Stmt:
     inits: list[Stmt] = []
     for channel in channels:
         ring = ring_of(b, channel)
-        each = b.kernel.thread_count // (WARP if by_warp(b) else 1)
-        arrivals = groups if channel.elected else each
+        arrivals = groups if channel.elected else b.kernel.thread_count
         for i in range(channel.stages):
             inits.append(MBarrierInit(ring.barriers, const(i), 1))
             inits.append(MBarrierInit(ring.barriers, const(channel.stages + i), arrivals))

@@ -10,7 +10,7 @@ from tilebench.ir.expr import Const, Expr, Load, Var, binary, const, int_value, 
 from tilebench.ir.hopper import WgmmaWait
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
-from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory, SyncWarp
+from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory
 from tilebench.ir.tile import (
     Acquire,
     Assert,
@@ -18,7 +18,6 @@ from tilebench.ir.tile import (
     Bind,
     Break,
     Buffer,
-    Claimed,
     Continue,
     Evaluate,
     For,
@@ -42,7 +41,6 @@ from tilebench.ir.tile import (
 from tilebench.passes.indices import divisor
 from tilebench.passes.lower.atomics import add_together, grouped
 from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
-from tilebench.passes.lower.scalings import factors_differ
 from tilebench.passes.lower.timers import tiled, timed
 
 UNROLL_LIMIT = 256
@@ -87,8 +85,6 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
                 _print(b, s)
             case SyncThreads():
                 b.meet("; ".join(_because(s)), s.group)
-            case SyncWarp():
-                b.emit(s)
             case Issue():
                 _issue(b, s)
             case Wait() if s.token.kind == "wgmma":
@@ -143,11 +139,6 @@ def _wide_trips(b: Builder, s: For) -> int | None:
 
 def lower_for(b: Builder, s: For, visit: Callable[[Stmt], None]) -> None:
     """A For with its own variable; unrolled when it indexes registers and its trips are few."""
-    if isinstance(s, Claimed):
-        from tilebench.passes.lower.claims import lower_claimed
-
-        lower_claimed(b, s, visit, False)
-        return
     if (count := _wide_trips(b, s)) is not None:
         from tilebench.passes.lower.nest import lower_vectorized
 
@@ -226,8 +217,7 @@ def _parallel(b: Builder, s: Parallel) -> None:
     from tilebench.passes.place_rules import flattened
 
     if not b.is_per_thread(s):
-        with b.when(factors_differ(b, s)):
-            lower_parallel(b, s)
+        lower_parallel(b, s)
         return
     names, extents, body = flattened(s)
     for name, extent in reversed(list(zip(names, extents, strict=True))):
