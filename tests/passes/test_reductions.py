@@ -1,4 +1,4 @@
-"""Additions that leave by bulk reductions, and loops whose later stage runs an iteration behind."""
+"""Additions and results that leave in bulk, and loops whose later stage runs an iteration behind."""
 
 from __future__ import annotations
 
@@ -267,3 +267,39 @@ def test_the_backward_pass(seq: int, causal: bool) -> None:
     for x, y in zip(expected[6:], emulated[6:], strict=True):
         x, y = x.astype(np.float64), y.astype(np.float64)
         assert np.linalg.norm(x - y) <= 1e-3 * np.linalg.norm(x)
+
+
+# -- results of each iteration
+
+
+def partial_results(*, same_place: bool = False, read_back: bool = False) -> Kernel:
+    """A product an iteration, each to its own place of C; same_place: all to one; read_back: read again."""
+    d = Draft("partial_results", (2,), 128)
+    (bx,) = d.blocks
+    A, B = d.tensor("A", (2, 64, 128), "float16"), d.tensor("B", (128, 64), "float16")
+    C = d.tensor("C", (2, 4, 64, 64), "float16", "inout")
+    A_s, B_s = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 64), "float16")
+    c, e = d.fragment("c", (64, 64), "float32"), d.fragment("e", (64, 64), "float32")
+    with d.pipelined(4, 2) as k:
+        d.add(copy(A[bx, 0, k * 32], A_s), copy(B[k * 32, 0], B_s), gemm(A_s, B_s, c, clear_accum=True))
+        d.add(copy(c, C[bx, 0 if same_place else k, 0, 0]))
+        if read_back:
+            d.add(copy(C[bx, k, 0, 0], e), copy(e, C[bx, k, 0, 0]))
+    return d.kernel()
+
+
+@pytest.mark.parametrize(
+    ("options", "configs", "staged"),
+    [
+        ({}, {}, True),
+        ({}, {"TB_STAGE_IN_LOOPS": False}, False),
+        ({"same_place": True}, {}, False),  # bulk stores end in no order
+        ({"read_back": True}, {}, False),
+    ],
+)
+def test_results_of_iterations_leave_in_bulk_where_their_order_is_nothing(
+    options: dict[str, bool], configs: dict[str, bool], staged: bool
+) -> None:
+    kernel = configured(partial_results(**options), **configs)
+    assert ("bulk.store" in {i.name for i in stage(kernel, Selected).instructions.values()}) == staged
+    assert_emulated_is_interp(kernel, target=HOPPER)

@@ -15,6 +15,7 @@ from tests.passes.emulated import assert_emulated_is_interp
 from tests.passes.pipelined_kernels import pipelined_gemm
 from tests.passes.test_handover import HOPPER, configured, stage
 from tilebench.backends.emulator import run_program
+from tilebench.compiler import analyse
 from tilebench.ir.expr import Var, const, int_value
 from tilebench.ir.hopper import MBarrierArrive, MBarrierWait
 from tilebench.ir.rewrite import substitute, transform, walk
@@ -23,8 +24,9 @@ from tilebench.ir.thread import Program, Role
 from tilebench.ir.tile import Bind, For, Kernel, Seq
 from tilebench.kernel.roles import with_roles
 from tilebench.language.parse import parse_prim_func
-from tilebench.passes import persistent
+from tilebench.passes import handover, persistent
 from tilebench.passes.stages import Allocated, Lowered, Selected
+from tilebench.targets import parse
 
 BLOCKS = 5
 AHEAD = {"TB_PERSISTENT": True}
@@ -84,9 +86,37 @@ def test_where_there_is_no_room_the_queries_have_one_place() -> None:
     kernel = configured(with_roles(parse_prim_func(prim)), **AHEAD)
     allocated = stage(kernel, Allocated)
     assert {b.name: n for b, n in allocated.scheduled.versions.items()}["Q_s"] == 1
+    assert "Q_s: one version" in allocated.scheduled.schedules[0].reason.text
+
+
+def test_a_place_for_the_next_queries_takes_nothing_from_the_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "free_bytes", lambda selected: 1 << 20)
+    prim = programs.attention(1, 3, 512, 512, 128, False, block_M=128, block_N=160, num_stages=2, threads=256)
+    kernel = configured(with_roles(parse_prim_func(prim)), **AHEAD)
+    for as_asked in (False, True):
+        found = analyse(kernel, parse(HOPPER), as_asked=as_asked).stage(Allocated).scheduled
+        assert {b.name: n for b, n in found.versions.items()} == {"Q_s": 1, "K_s": 2, "V_s": 2}
+        assert found.schedules[0].wanted == 0
+        assert "Q_s: one version" in found.schedules[0].reason.text
 
 
 # -- pairs
+
+
+@pytest.mark.parametrize(
+    ("seq", "configs", "paired"),
+    [
+        (512, {}, True),
+        (512, {"TB_PAIRED_TILES": False}, False),
+        (512, {"TB_PERSISTENT": False}, False),
+        (2048, {}, True),
+        (2112 + 64, {}, False),
+    ],
+)
+def test_causal_attention_of_few_trips_is_paired(seq: int, configs: dict[str, bool], paired: bool) -> None:
+    kernel = configured(attention(True, seq), **configs)
+    selected = analyse(kernel, parse("cuda:sm_90a"), until="select").stage(Selected)
+    assert bool(selected.kernel.attributes.get(persistent.FACT)) == paired
 
 
 def tiles_of(kernel: Kernel) -> list[list[tuple[int, ...]]]:
