@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.kernels import programs_mamba, programs_scan, references_more
+from tests.kernels.programs_mamba import LOG2E
 from tests.kernels.running import checked, run
 from tilebench.ir.hopper import BulkStore
 from tilebench.ir.rewrite import walk
@@ -26,6 +27,15 @@ def inputs(seed: int, decay: float, heads: int = 2, chunks: int = 1, chunk: int 
     return [cb, x, dt, a.half(), c, s, d, torch.zeros_like(x)]
 
 
+def split(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The arguments of `chunk_scan_split`: U and W, as `chunk_scan_weights` makes them, in place of dt."""
+    cb, x, dt, a, *rest = values
+    rows = a.shape[-1] // 2
+    u = a.float() * LOG2E - dt.float().log2()
+    w = (a[..., rows - 1 : rows].float() * LOG2E - u[..., :rows]).exp2().half()
+    return [cb, x, u, w, a, *rest]
+
+
 def program() -> object:
     return programs_mamba.chunk_scan_split(1, 256, 2, state=64, block_H=2)
 
@@ -34,11 +44,11 @@ def program() -> object:
 @pytest.mark.parametrize("target", ["interp", "cpu", "emu:sm_90a"])
 def test_it_is_right_for_slow_and_fast_decay(target: str, decay: float) -> None:
     values = inputs(5, decay)
-    _, after = run(program(), target, values)
+    _, after = run(program(), target, split(values))
     want = references_more.chunk_scan(*values[:7]).float()
-    assert float((after[7].float() - want).norm() / want.norm()) < 2e-3
+    assert float((after[8].float() - want).norm() / want.norm()) < 2e-3
     if target == "interp":
-        (diff,) = checked(program(), target, values)
+        (diff,) = checked(program(), target, split(values))
         assert diff.verdict == "pass", f"{diff.wrong} of {diff.checked} wrong; {diff.pattern}"
 
 
@@ -46,8 +56,9 @@ def test_what_lies_above_the_diagonal_of_a_tile_does_not_count() -> None:
     values = inputs(6, 0.05, heads=1)
     rows, columns = torch.triu_indices(256, 256, 1)
     values[0][0, 0, 0, rows, columns] = torch.inf
-    _, after = run(programs_mamba.chunk_scan_split(1, 256, 1, state=64, block_H=1), "emu:sm_90a", values)
-    assert bool(after[7].isfinite().all())
+    made = programs_mamba.chunk_scan_split(1, 256, 1, state=64, block_H=1)
+    _, after = run(made, "emu:sm_90a", split(values))
+    assert bool(after[8].isfinite().all())
 
 
 @pytest.mark.parametrize("name", ["scan", "linear"])
@@ -55,6 +66,7 @@ def test_results_of_every_iteration_leave_through_shared_memory(name: str) -> No
     if name == "scan":
         values, made = inputs(7, 0.05), program()
         want = references_more.chunk_scan(*values[:7])
+        values = split(values)
     else:
         g = torch.Generator().manual_seed(8)
         values = [torch.randn(1, 192, 1, 64, generator=g).half() for _ in range(4)]
