@@ -57,7 +57,7 @@ CODES: dict[str, str] = {
     "TB229": "This does not work with `with`.",
     "TB230": "A macro or function is called with arguments that it does not take.",
     "TB231": "A parameter of the program has no type.",
-    "TB232": "An eager function returns something else than T.empty made.",
+    "TB232": "A program returns something else than an output that T.empty made.",
     "TB240": "dim is not a dimension of the tile.",
     "TB241": "A reduction's destination does not have the shape that is left.",
     "TB242": "A reduction between types that do not go together.",

@@ -107,7 +107,7 @@ def test_a_recording_counts_its_steps() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_notebook_shows_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_one_line_that_goes(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     import IPython.display
 
     from tilebench.notebook.progress import Line
@@ -130,6 +130,18 @@ def test_a_notebook_shows_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) ->
     assert "&lt;tuning&gt;" in Handle.shown[0]
     assert "1 of 2" in Handle.shown[0]
     assert Handle.shown[-1] == ""
+
+    class Shell:
+        kernel = None
+
+    Handle.shown.clear()
+    monkeypatch.setattr("IPython.get_ipython", Shell)
+    with Progress("plain call", 2) as p:  # nobody said where: IPython runs behind a notebook
+        p.advance()
+        p.advance()
+    assert "plain call" in Handle.shown[0]
+    assert Handle.shown[-1] == ""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("impatient")

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import textwrap
 
+import pytest
+
+import tilebench.language as T
 from tests.language.reading import body, kernel, refused_body, whole, wrapped
+from tilebench.errors import TileError
 
 
 def shows(text: str, expected: str, head: str = "") -> None:
@@ -317,3 +321,18 @@ def test_the_launch_names_its_blocks() -> None:
         made = kernel(text)
         assert len(made.blocks) == len(grid.split(","))
         assert "float32(tx // 32)" in whole(made)
+
+
+def test_a_program_that_returns_a_value_is_refused_where_it_does() -> None:
+    with pytest.raises(TileError) as caught:
+
+        @T.prim_func
+        def copy(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):  # type: ignore[valid-type]
+            with T.Kernel(1, threads=32) as bx:
+                T.copy(X, Y)
+                return 3
+
+        assert copy is None, "not reached"
+    assert caught.value.code == "TB232"
+    assert caught.value.at is not None
+    assert "return 3" in caught.value.render()

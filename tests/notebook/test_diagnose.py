@@ -247,3 +247,19 @@ def test_the_first_line_is_read_as_the_cell_reads_it() -> None:
 def test_what_could_fill_the_memory_is_not_executed(value: str) -> None:
     text, missing = executable_part(f"x = {value}\ny = 2 ** 7 + len([0] * 3)", {})
     assert (text, missing) == ("\ny = 2 ** 7 + len([0] * 3)", ["x"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "list(range(10**9))", "sum(range(-big, big))", "[i for i in range(1000000) for j in range(1000000)]",
+        "max(range(0, 10 ** 9, 2))", "{i: 0 for i in range(big)}", "pow(9, 9 ** 9)", "pow(9, k)",
+    ],
+)  # fmt: skip
+def test_what_would_count_for_long_is_not_executed(value: str) -> None:
+    """range(10**9) takes seconds, while somebody types."""
+    text, missing = executable_part(f"big = 1000000000\nx = {value}\n", {})
+    assert text.split("\n")[1] == ""
+    assert missing[0] == "x"
+    kept = "n = 64\nx = [2 ** 3 for i in range(n // 2)]\ny = sum(range(m, 100))"
+    assert executable_part(kept, {"m": 4}) == (kept, [])

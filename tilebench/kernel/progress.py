@@ -1,11 +1,12 @@
 """Progress of anything that takes longer than a second: how far it is, and how long it will take.
 
-Plain text on standard error, rewritten in place on a terminal; whoever has a better place to show it (the
-notebook) says so with `shown_by`.
+Plain text on standard error, rewritten in place on a terminal; a line of the cell's output in a notebook.
+Whoever has a better place to show it says so with `shown_by`.
 """
 
 from __future__ import annotations
 
+import html
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 PATIENCE_S = 1.0
 """Nothing is shown before this many seconds."""
@@ -116,7 +118,43 @@ class Progress:
     def _show(self, state: State) -> None:
         state = replace(state, wide=self._wide)
         self._wide = max(self._wide, len(state.text))
-        (_sink.get() or on_terminal)(state)
+        (_sink.get() or _here())(state)
+
+
+class Line:
+    """A display of a notebook: a line of text under the cell that shows the state of one task after the
+    other, rewritten in place, and goes when it is done.
+    """
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def __call__(self, state: State) -> None:
+        """Show it; what is over is taken away."""
+        from IPython.display import HTML, display  # pyright: ignore[reportUnknownVariableType] # untyped
+
+        text = "" if state.over else state.text
+        shown = HTML(f'<pre role="status">{html.escape(text)}</pre>' if text else "")
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(shown)
+        if state.over:
+            self._handle = None
+
+
+def in_notebook() -> bool:
+    """Whether IPython runs behind a notebook: where displays can be updated."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+_line = Line()
+
+
+def _here() -> Sink:
+    return _line if in_notebook() else on_terminal
 
 
 def on_terminal(state: State) -> None:

@@ -224,6 +224,14 @@ def _finish(
             why="a tile program says how many blocks and threads run it",
             fix="with T.Kernel(T.ceildiv(N, block), threads=128) as bx:",
         )
+    if returned is not None and not eager:
+        raise TypeTileError(
+            "TB232",
+            f"{node.name} returns a value, and a tile program has none",
+            at=_return_of(node, at),
+            why="every thread of every block runs the program: what it makes goes into its tensors",
+            fix="store it in a parameter: T.copy(acc, C[...]); or leave out the return",
+        )
     params = [
         Param(name, walker.parameters[name], "in", walker.parameters[name].loc)
         for name in order
@@ -241,6 +249,14 @@ def _finish(
         )
         for one in launched
     ])  # fmt: skip
+
+
+def _return_of(node: ast.FunctionDef, at: Loc) -> Loc:
+    """Where the first `return` with a value stands."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.Return) and n.value is not None:
+            return Loc(at.source, n.lineno, n.col_offset, n.end_lineno or 0, n.end_col_offset or 0)
+    return at
 
 
 def _outputs(walker: Walker, returned: Any, at: Loc) -> list[Buffer]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 PURE = frozenset(
@@ -16,6 +17,8 @@ PURE = frozenset(
 )  # fmt: skip
 """Builtins that may be called; beside them, what belongs to one of MODULES."""
 LARGEST_POWER, LARGEST_REPEAT = 64, 100_000
+LARGEST_RANGE = 1_000_000
+"""Numbers that all ranges of one expression may count through together, nested ones multiplied."""
 MODULES = frozenset({"T", "tilebench", "tilelang", "math"})
 
 
@@ -32,8 +35,14 @@ def executable_part(body: str, scope: Mapping[str, Any]) -> tuple[str, list[str]
         return body, []
     lines = body.split("\n")
     missing: list[str] = []
+    known = dict(scope)
     for statement in tree.body:
-        if _is_pure(statement):
+        if _is_pure(statement, known):
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    known[name] = _value(value, known)
+                case _:
+                    pass
             continue
         if isinstance(statement, ast.FunctionDef):
             missing.append(statement.name)  # perhaps the program itself
@@ -47,17 +56,19 @@ def executable_part(body: str, scope: Mapping[str, Any]) -> tuple[str, list[str]
     return "\n".join(lines), list(dict.fromkeys(missing))
 
 
-def _is_pure(statement: ast.stmt) -> bool:
+def _is_pure(statement: ast.stmt, scope: Mapping[str, Any]) -> bool:
     match statement:
         case ast.FunctionDef():
             outside = [*statement.decorator_list, *statement.args.defaults]
             outside += [d for d in statement.args.kw_defaults if d is not None]
             outside += [a.annotation for a in _arguments(statement.args) if a.annotation is not None]
-            return all(_is_pure_expression(e) for e in outside)
+            return all(_is_pure_expression(e, scope) for e in outside)
         case ast.Assign(targets=targets, value=value):
-            return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _is_pure_expression(value)
+            return all(isinstance(t, ast.Name | ast.Tuple) for t in targets) and _is_pure_expression(
+                value, scope
+            )
         case ast.AnnAssign(target=ast.Name(), value=value):
-            return value is None or _is_pure_expression(value)
+            return value is None or _is_pure_expression(value, scope)
         case ast.Import(names=names):
             return all(n.name in sys.modules for n in names)
         case ast.ImportFrom(module=module):
@@ -95,8 +106,63 @@ def _number(e: ast.Constant) -> float:
     return e.value if isinstance(e.value, int | float) else math.inf
 
 
-def _is_pure_expression(e: ast.expr) -> bool:
-    """Whether it calls nothing but builtins of PURE and what MODULES hold."""
+def _counts_too_far(e: ast.expr, scope: Mapping[str, Any]) -> bool:
+    """Whether its ranges have too many numbers to go through while somebody types, as far as constants and
+    known names tell.
+    """
+    total = 1.0
+    for node in ast.walk(e):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            ends = [_value(a, scope) for a in node.args]
+            if node.func.id == "range" and not node.keywords and 1 <= len(ends) <= 3:
+                first, last = (0.0, ends[0]) if len(ends) == 1 else (ends[0], ends[1])
+                step = ends[2] if len(ends) == 3 else 1.0
+                count = (last - first) / step if step else math.nan
+                total *= max(1.0, count) if not math.isnan(count) else 1.0
+            elif node.func.id == "pow" and not (len(ends) > 1 and abs(ends[1]) <= LARGEST_POWER):
+                return True
+    return total > LARGEST_RANGE
+
+
+def _value(e: ast.expr, scope: Mapping[str, Any]) -> float:
+    """A number of constants and known names; NaN for anything else, infinite where it is too large."""
+    match e:
+        case ast.Constant():
+            return _float(e.value) if isinstance(e.value, int | float) else math.nan
+        case ast.Name(id=name):
+            known = scope.get(name)
+            return _float(known) if isinstance(known, int | float) else math.nan
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_value(operand, scope)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            try:
+                return _ARITHMETIC[type(op)](_value(left, scope), _value(right, scope))
+            except (ArithmeticError, ValueError):
+                return math.inf
+        case _:
+            return math.nan
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Pow: math.pow,
+}
+
+
+def _is_pure_expression(e: ast.expr, scope: Mapping[str, Any]) -> bool:
+    """Whether it calls nothing but builtins of PURE and what MODULES hold, and comes to an end soon."""
+    if _counts_too_far(e, scope):
+        return False
     for node in ast.walk(e):
         if isinstance(node, ast.Call):
             called = node.func

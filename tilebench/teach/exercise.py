@@ -90,10 +90,13 @@ class Hint:
 
 
 def hint(exercise: str, step: int = 1) -> Hint:
-    """The hint of an exercise, from 1 (a nudge) on. Raises ValueError when there is no such step."""
+    """The hint of an exercise, from 1 (a nudge) on; of another step, how many there are. Raises ValueError
+    for an exercise that is not there.
+    """
     found = named(exercise)
     if not 1 <= step <= len(found.hints):
-        raise ValueError(f"{exercise} has {len(found.hints)} hints, from 1 on; {step} is none of them")
+        count = f"{len(found.hints)} hint{'s' * (len(found.hints) != 1)}"
+        return Hint(f"{exercise} has {count}, from 1 on: there is no hint {step}")
     more = f" (of {len(found.hints)})" if step < len(found.hints) else " (the last)"
     return Hint(f"hint {step}{more}: {found.hints[step - 1]}")
 
