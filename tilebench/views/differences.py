@@ -99,9 +99,13 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
         old, new = before.figures.get(name), after.figures.get(name)
         if name in PARTS_OF_COMPILE or (old is None and new is None):
             continue
+        if name == "run_ms" and not (_runs_there(before) and _runs_there(after)):
+            continue  # how long it takes to imitate a device says nothing of the kernel
         group: Group = "time" if name.endswith(("_us", "_ms")) else "resource"
-        judged = None if name in ("flops", "bytes", "compile_ms") else True
+        of_kernel = name in FIRST or (group == "resource" and name not in ("flops", "bytes"))
+        judged = True if of_kernel else None
         _figure(rows, group, plain(name), old, new, judged, name)
+    _accesses(rows, before, after)
     limits = [r.roofline.limiter if r.roofline else None for r in (before, after)]
     add("time", "limited by", limits[0], limits[1])
     old_ops, new_ops = ({o.id: o for o in r.ops} for r in (before, after))
@@ -115,6 +119,29 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
             old, new = mixes[0][1].get(name, 0), mixes[1][1].get(name, 0)
             add("instruction", f"{name} in {mixes[0][0].upper()}", old, new, signed(f"{new - old:+d}"))
     return rows
+
+
+def _runs_there(report: Report) -> bool:
+    """Whether a launch takes place on the device itself: a GPU or this CPU."""
+    return report.target.partition(":")[0] in ("cuda", "cpu")
+
+
+def _accesses(rows: list[Delta], before: Report, after: Report) -> None:
+    """Memory accesses whose efficiency or bank conflicts changed, by buffer, kind and provenance."""
+    old, new = ({(a.buffer, a.kind, a.provenance): a for a in reversed(r.accesses)} for r in (before, after))
+    for key in (
+        k for k in dict.fromkeys((a.buffer, a.kind, a.provenance) for a in before.accesses) if k in new
+    ):
+        one, two, (buffer, kind, provenance) = old[key], new[key], key
+        if round(one.efficiency, 3) != round(two.efficiency, 3):
+            was, now = (f"{a.efficiency:.0%} ({provenance})" for a in (one, two))
+            change = signed(f"{100 * (two.efficiency - one.efficiency):+.3g} points")
+            judged = _verdict(one.efficiency, two.efficiency, False)
+            rows.append(Delta("resource", f"bytes used of {buffer}, {kind}", was, now, change, judged))
+        if one.conflict_ways != two.conflict_ways:
+            was, now = (f"{a.conflict_ways}-way ({provenance})" for a in (one, two))
+            judged = _verdict(one.conflict_ways, two.conflict_ways, True)
+            rows.append(Delta("resource", f"bank conflicts of {buffer}, {kind}", was, now, "", judged))
 
 
 def _grid(grid: tuple[int, ...]) -> str:
