@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+import tilebench
 import tilebench.language as T
 from tests.language.reading import body, kernel, refused_body, whole, wrapped
 from tilebench.errors import TileError
@@ -324,15 +325,14 @@ def test_the_launch_names_its_blocks() -> None:
 
 
 def test_a_program_that_returns_a_value_is_refused_where_it_does() -> None:
+    @T.prim_func
+    def copy(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):  # type: ignore[valid-type]
+        with T.Kernel(1, threads=32) as bx:
+            T.copy(X, Y)
+            return 3
+
     with pytest.raises(TileError) as caught:
-
-        @T.prim_func
-        def copy(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):  # type: ignore[valid-type]
-            with T.Kernel(1, threads=32) as bx:
-                T.copy(X, Y)
-                return 3
-
-        assert copy is None, "not reached"
+        tilebench.compile(copy, target="interp")
     assert caught.value.code == "TB232"
     assert caught.value.at is not None
     assert "return 3" in caught.value.render()
