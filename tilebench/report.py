@@ -337,9 +337,19 @@ class RooflineInfo:
     """Microseconds that each unit of the device needs at least (predicted), by name."""
 
 
+LARGEST_ERROR, LARGEST_RATIO = 1e300, 1e30
+"""What stands for an error without a number (NaN against a number, never written) and for what it is of its
+bound; views say it in words.
+"""
+
+
 @dataclass(frozen=True)
 class WorstElement:
-    """A wrong or worst element: where, both values, its error over its bound, who wrote it."""
+    """A wrong or worst element: where, both values, its error over its bound, who wrote it.
+
+    error and ratio are LARGEST_ERROR and LARGEST_RATIO where they are not finite, or the bound is 0; written:
+    whether anything wrote it (the value, the line and the thread say nothing if not).
+    """
 
     coord: tuple[int, ...]
     value: float
@@ -349,6 +359,7 @@ class WorstElement:
     line: int = 0
     block: tuple[int, ...] = ()
     thread: int = -1
+    written: bool = True
 
 
 @dataclass(frozen=True)
@@ -358,7 +369,9 @@ class DiffInfo:
     against: 'torch' | 'oracle'; verdict 'pass' | 'fail' | 'unchecked'; how: the rule that was applied, with
     its numbers; heat: downsampled max |error| / bound, 2-D; heat_at: which element of its heat_step box each
     cell of the map stands for, row-major (None: the boxes are single elements); histograms: (edges, counts)
-    by name; pattern: a guess at the cause.
+    by name; pattern: a guess at the cause; unwritten, special: of the wrong elements, those that nothing
+    wrote, and others that are NaN or infinite on one side; heat_unwritten: 1 for each cell of the map that
+    has one of the former (None: there is none).
     """
 
     output: str
@@ -378,6 +391,9 @@ class DiffInfo:
     worst: tuple[WorstElement, ...] = ()
     histograms: dict[str, tuple[tuple[float, ...], tuple[int, ...]]] = field(default_factory=dict[str, Any])
     pattern: str = ""
+    unwritten: int = 0
+    special: int = 0
+    heat_unwritten: np.ndarray | None = None
 
 
 # ------------------------------------------------------------------ time travel

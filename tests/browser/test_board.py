@@ -64,7 +64,7 @@ CELLS = [(0, 0), (3, 17), (11, 70), (90, 5), (127, 126), (65, 64)]
 
 
 def test_each_cell_has_the_colour_of_its_thread(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     info = load().layouts[0]
     thread = holders(info).thread.reshape(info.shape)
     for i, j in CELLS[:4]:
@@ -76,7 +76,7 @@ def test_each_cell_has_the_colour_of_its_thread(page: Any) -> None:
 
 @pytest.mark.parametrize(("i", "j"), CELLS)
 def test_hover_says_thread_and_register(page: Any, i: int, j: int) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     hover(page, i, j, 128, 128)
     held, at = holders(load().layouts[0]), i * 128 + j
     t = held.thread[at]
@@ -88,7 +88,7 @@ def test_hover_says_thread_and_register(page: Any, i: int, j: int) -> None:
 
 
 def test_hover_in_the_hardware_view_says_the_element(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_label("view", exact=True).select_option("hardware")
     hover(page, 37, 5, 128, 128)
     assert "thread 37 (warp 1, lane 5), register 5" in status(page)
@@ -123,7 +123,7 @@ ROWS = (
 
 
 def test_the_instruction_view_shows_a_b_and_c_of_one_instruction(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_label("view", exact=True).select_option("instruction")
     assert page.locator(".tb-mma .tb-grid").count() == 3
     a, b, c = (page.locator(f".tb-mma-{x}").bounding_box() for x in "abc")
@@ -150,7 +150,7 @@ def test_the_instruction_view_shows_a_b_and_c_of_one_instruction(page: Any) -> N
 
 
 def test_colours_and_keys_of_instructions(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_label("colour").select_option("instruction")
     same, other = pixel(page, 0, 0, 128, 128), pixel(page, 0, 8, 128, 128)
     assert pixel(page, 15, 7, 128, 128) == same, "one instruction fills 16 by 8"
@@ -185,7 +185,7 @@ def test_recorded_values_colour_a_fragment_at_the_step_on_the_bus(page: Any) -> 
 
 
 def test_why_this_layout_leads_to_the_product(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_label("buffer").select_option("row_max")
     links = page.locator(".tb-chain li").all_inner_texts()
     assert len(links) == 4
@@ -197,7 +197,7 @@ def test_why_this_layout_leads_to_the_product(page: Any) -> None:
 
 
 def test_the_bases_matrix_names_each_bit(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.locator(".tb-bases summary").click()
     assert page.locator(".tb-bits .tb-on").count() == 14, "one 1 a column: nothing is held twice"
     page.get_by_label("bit 2 of the thread").hover()
@@ -228,14 +228,14 @@ def test_ids_are_unique_though_every_widget_loads_the_module_anew(page: Any) -> 
 
 
 def test_a_replicated_element_names_all_its_holders(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_label("buffer").select_option("row_max")
     hover(page, 0, 0, 8, 16)
     assert "8 holders: 0:0 1:0 2:0 3:0 64:0" in status(page)
 
 
 def test_keys_move_pin_follow_and_clear(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.locator(".tb-grid").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
@@ -251,7 +251,7 @@ def test_keys_move_pin_follow_and_clear(page: Any) -> None:
 
 
 def test_hover_lights_the_elements_of_the_same_thread(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     hover(page, 0, 0, 128, 128)
     lit = """() => {
       const c = document.querySelector('.tb-over');
@@ -267,7 +267,7 @@ def test_hover_lights_the_elements_of_the_same_thread(page: Any) -> None:
 
 
 def test_go_to_finds_a_thread_and_says_when_there_is_none(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     box = page.get_by_label("go to a thread, an element or a byte")
     box.fill("T37")
     box.press("Enter")
@@ -278,7 +278,7 @@ def test_go_to_finds_a_thread_and_says_when_there_is_none(page: Any) -> None:
 
 
 def test_the_table_has_the_same_data(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.get_by_role("button", name="table").click()
     rows = page.locator(".tb-scroll tbody tr")
     assert rows.count() == 64
@@ -286,7 +286,7 @@ def test_the_table_has_the_same_data(page: Any) -> None:
 
 
 def test_shared_memory_says_byte_and_bank_and_shows_what_no_swizzle_would_cost(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "shared memory")
     page.get_by_label("buffer").select_option("B_shared")
     hover(page, 1, 0, 24, 32)
@@ -301,7 +301,7 @@ def test_shared_memory_says_byte_and_bank_and_shows_what_no_swizzle_would_cost(p
 
 
 def test_an_access_is_shown_phase_by_phase_with_every_swizzle(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "shared memory")
     page.get_by_label("buffer").select_option("B_shared")
     ways = page.locator(".tb-ways tbody tr").first.locator("td").all_inner_texts()
@@ -324,7 +324,7 @@ def test_an_access_is_shown_phase_by_phase_with_every_swizzle(page: Any) -> None
 
 
 def test_the_byte_map_shows_who_lives_when(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "shared memory")
     page.locator(".tb-life .tb-bar").nth(1).hover()
     said = status(page)
@@ -337,7 +337,7 @@ def test_the_byte_map_shows_who_lives_when(page: Any) -> None:
 
 
 def test_a_pinned_line_reaches_every_view(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "code")
     page.locator(".tb-pane").nth(0).locator(".tb-line", has_text="T.gemm").click()
     cuda = page.locator(".tb-pane").nth(1).locator(".tb-pinned")
@@ -352,7 +352,7 @@ def test_a_pinned_line_reaches_every_view(page: Any) -> None:
 
 
 def test_code_lights_both_ways(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "code")
     page.locator(".tb-pane").nth(2).locator(".tb-line", has_text="ldmatrix").first.hover()
     assert "T.gemm" in page.locator(".tb-pane").nth(0).locator(".tb-hover").inner_text()
@@ -360,7 +360,7 @@ def test_code_lights_both_ways(page: Any) -> None:
 
 
 def test_machine_code_has_live_registers_spills_and_words_for_its_opcodes(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "code")
     page.get_by_label("text of column 3").select_option("sass")
     sass = page.locator(".tb-pane").nth(2)
@@ -383,7 +383,7 @@ def test_machine_code_has_live_registers_spills_and_words_for_its_opcodes(page: 
 
 
 def test_what_says_nothing_is_folded_and_counted(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "code")
     page.get_by_label("text of column 3").select_option("sass")
     sass = page.locator(".tb-pane").nth(2)
@@ -397,7 +397,7 @@ def test_what_says_nothing_is_folded_and_counted(page: Any) -> None:
 
 
 def test_the_mix_counts_by_kind_and_leads_to_the_instruction(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "code")
     page.get_by_label("text of column 3").select_option("sass")
     page.locator(".tb-mix summary").last.click()
@@ -409,7 +409,7 @@ def test_the_mix_counts_by_kind_and_leads_to_the_instruction(page: Any) -> None:
 
 
 def test_a_block_shows_its_part_of_each_tensor_and_who_reads_it_again(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "warps")
     hover(page, 1, 2, 4, 4)
     assert (
@@ -431,7 +431,7 @@ def test_a_block_shows_its_part_of_each_tensor_and_who_reads_it_again(page: Any)
 
 
 def test_an_element_of_the_output_leads_to_its_block(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "warps")
     page.evaluate("window.board.model.change('sel', {buffer: 'C', coord: [300, 40]})")
     assert status(page).startswith("block (0, 2): ")
@@ -442,7 +442,7 @@ def test_an_element_of_the_output_leads_to_its_block(page: Any) -> None:
 
 
 def test_a_warp_says_its_rows_its_columns_and_its_instructions(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "warps")
     page.locator(".tb-warp", has_text="warp 0").focus()
     page.keyboard.press("ArrowRight")
@@ -454,7 +454,7 @@ def test_a_warp_says_its_rows_its_columns_and_its_instructions(page: Any) -> Non
 
 
 def test_a_pass_shows_what_it_changed_word_by_word(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "passes")
     page.locator(".tb-list").focus()
     for _ in range(3):
@@ -472,7 +472,7 @@ def test_a_pass_shows_what_it_changed_word_by_word(page: Any) -> None:
 
 
 def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "timeline")
     page.locator(".tb-bar").nth(20).hover()
     assert "(predicted)" in status(page)
@@ -482,7 +482,7 @@ def test_the_timeline_says_that_it_is_predicted(page: Any) -> None:
 
 
 def test_the_difference_leads_to_the_line(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     tab(page, "difference")
     hover(page, 4, 8, 64, 64)
     assert "rows 32–39, columns 64–71" in status(page)
@@ -500,7 +500,7 @@ def test_the_difference_leads_to_the_line(page: Any) -> None:
 
 
 def test_two_outputs_of_one_kernel_share_the_bus_and_another_kernel_does_not(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.evaluate("async (data) => { window.second = await window.mount(data); }", model_data(load()))
     page.evaluate(
         "async (data) => { window.other = await window.mount(data); }",
@@ -514,7 +514,7 @@ def test_two_outputs_of_one_kernel_share_the_bus_and_another_kernel_does_not(pag
 
 
 def test_python_can_pin_from_outside(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.evaluate("window.board.model.change('sel', {line: 12, evil: '<b>'})")
     assert "line 12" in page.locator(".tb-pins").inner_text()
     assert "evil" not in page.locator(".tb-pins").inner_text()
@@ -550,7 +550,7 @@ LUMINANCE = """() => {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_has_contrast_in_both_themes(page: Any, theme: str) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.evaluate("(t) => { document.body.dataset.theme = t; }", theme)
     for name in TABS:
         tab(page, name)
@@ -573,7 +573,7 @@ def test_text_has_contrast_in_both_themes(page: Any, theme: str) -> None:
 def test_nothing_sticks_out(page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("(w) => { document.body.style.width = `${w - 16}px`; }", width)
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     for name in TABS:
         tab(page, name)
         over = page.evaluate(
@@ -583,7 +583,7 @@ def test_nothing_sticks_out(page: Any, width: int) -> None:
 
 
 def test_every_control_has_a_name_and_tabs_take_arrow_keys(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     unnamed = """() => {
       const named = (e) => e.getAttribute('aria-label') || e.getAttribute('aria-labelledby')
         || e.textContent.trim() || e.labels?.[0]?.textContent.trim();
@@ -599,7 +599,7 @@ def test_every_control_has_a_name_and_tabs_take_arrow_keys(page: Any) -> None:
 
 
 def test_fifty_mounts_leave_nothing(page: Any) -> None:
-    mount(page, load())
+    mount(page, load(), state="tab:layout")
     page.evaluate("() => window.board.end()")
     left = page.evaluate(
         """async (data) => {
@@ -696,3 +696,22 @@ def test_a_report_of_a_newer_version_is_refused_in_words(page: Any) -> None:
         "async (data) => { window.board = await window.mount(data); }", model_data(replace(load(), version=2))
     )
     assert "update tilebench" in page.locator("main").inner_text()
+
+
+def test_after_a_fail_what_is_wrong_opens_first(page: Any) -> None:
+    mount(page, load())
+    assert page.locator("[role=tab][aria-selected=true]").inner_text() == "difference"
+    mount(page, replace(load(), ok=True))
+    assert page.locator(".tb-board").last.locator("[role=tab][aria-selected=true]").inner_text() == "layout"
+
+
+def test_an_element_that_nothing_wrote_has_no_figures_and_no_writer(page: Any) -> None:
+    report = load()
+    odd = replace(report.diffs[0].worst[0], value=float("nan"), error=1e300, ratio=1e30, written=False)
+    d = replace(report.diffs[0], worst=(odd,), unwritten=8192, wrong=8192, max_ratio=1e30)
+    mount(page, replace(report, diffs=(d,)), ("diff",))
+    row = page.locator("tr", has=page.get_by_role("button", name="[37, 64]"))
+    assert row.locator("td").all_inner_texts()[-6:] == ["never written", "1", "–", "–", "–", "–"]
+    page.get_by_role("button", name="[37, 64]").click()
+    assert "C[37, 64] is never written" in page.locator(".tb-writer").inner_text()
+    assert "e+30" not in page.locator(".tb-board").inner_text()

@@ -254,6 +254,8 @@ def test_break_on_the_first_nan(page: Any) -> None:
 def test_the_reference_marks_the_step_that_goes_wrong(page: Any) -> None:
     rec = recorded(rescale=False, reference=truth)
     opened(page, rec.report)
+    assert at(page) == rec.first_wrong(), "where it opens"
+    go(page, 0)
     choose(page, "wrong")
     page.get_by_role("button", name="run", exact=True).click()
     assert at(page) == rec.first_wrong()
@@ -502,3 +504,13 @@ def test_mounting_many_times_leaves_nothing(page: Any) -> None:
         data,
     )
     assert left == "0 false"
+
+
+def test_the_listing_keeps_the_blocks_of_the_program(page: Any) -> None:
+    opened(page, recorded().report)
+    lines = page.evaluate("[...document.querySelectorAll('.tb-listing .tb-text')].map((e) => e.textContent)")
+    dents = [len(t) - len(t.lstrip()) for t in lines if t.strip()]
+    first = next(k for k, t in enumerate(lines) if t.lstrip().startswith("def "))
+    launch = next(k for k, t in enumerate(lines) if t.lstrip().startswith("with T.Kernel"))
+    assert dents[0] == 0
+    assert len(lines[first]) - len(lines[first].lstrip()) < len(lines[launch]) - len(lines[launch].lstrip())

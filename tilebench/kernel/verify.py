@@ -21,7 +21,7 @@ from tilebench.ir.dtype import DType, decode
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args
 from tilebench.kernel.pattern import guess
-from tilebench.report import DiffInfo, WorstElement
+from tilebench.report import LARGEST_ERROR, LARGEST_RATIO, DiffInfo, WorstElement
 
 if TYPE_CHECKING:
     from tilebench.kernel.compiled import Kernel
@@ -144,8 +144,18 @@ def against_reference(
         got, dtype = host_values(outputs[name], name)
         reference = users_reference(name, want, got.shape, oracle.get(name), atol, rtol)
         reference = replace(reference, covered=(covered or {}).get(name))
-        infos.append(compare(name, got, dtype, reference, kernel=kernel, rule=rule_text(atol, rtol)))
+        nobodys = _unwritten(kernel, name, outputs[name])
+        rule = rule_text(atol, rtol)
+        infos.append(compare(name, got, dtype, reference, kernel=kernel, rule=rule, unwritten=nobodys))
     return infos
+
+
+def _unwritten(kernel: Kernel, name: str, value: Any) -> np.ndarray | None:
+    """Where an output still has what it was filled with before the launch."""
+    from tilebench.kernel.outputs import standing
+
+    param = next((p for p in kernel.params if p.name == name), None)
+    return None if param is None else standing(param, value)
 
 
 def users_reference(
@@ -194,8 +204,11 @@ def compare(
     *,
     kernel: Kernel | None = None,
     rule: str = "",
+    unwritten: np.ndarray | None = None,
 ) -> DiffInfo:
-    """One output against a reference. got in compute form."""
+    """One output against a reference. got in compute form; unwritten: where nothing wrote it (None: not
+    known).
+    """
     want = reference.value
     covered = np.ones(got.shape, bool) if reference.covered is None else reference.covered
     ambiguous = np.zeros(got.shape, bool) if reference.ambiguous is None else reference.ambiguous
@@ -228,16 +241,20 @@ def compare(
     else:
         verdict = "fail" if wrong.any() else "pass" if count else "unchecked"
     finite = np.where(checked & np.isfinite(error), error, 0.0)
-    heat, step, worst_at = _heat(np.where(checked, np.minimum(shown, 1e30), 0.0))
+    heat, step, worst_at = _heat(np.where(checked, np.minimum(shown, LARGEST_RATIO), 0.0))
+    nobodys = wrong & unwritten if unwritten is not None else np.zeros_like(wrong)
     return DiffInfo(
         output=name, against=reference.against, verdict=verdict, how=how,
         max_abs=float(finite.max(initial=0.0)),
         max_rel=float(np.where(checked & np.isfinite(relative), relative, 0.0).max(initial=0.0)),
-        max_ratio=float(min(shown.max(initial=0.0), 1e30)),
+        max_ratio=float(min(shown.max(initial=0.0), LARGEST_RATIO)),
         wrong=int(wrong.sum()), ambiguous=int((covered & ambiguous).sum()), checked=count, total=total,
         heat=heat, heat_step=step, heat_at=worst_at,
-        worst=_worst(a, b, error, shown, kernel, name), histograms=_histograms(b, error, checked, dtype),
-        pattern=guess(wrong, a, b),
+        worst=_worst(a, b, error, shown, nobodys, _writer_line(kernel, name)),
+        histograms=_histograms(b, error, checked, dtype),
+        pattern=guess(wrong, a, b), unwritten=int(nobodys.sum()),
+        special=int((wrong & special & ~nobodys).sum()),
+        heat_unwritten=_heat(nobodys.astype(float))[0].astype(np.uint8) if nobodys.any() else None,
     )  # fmt: skip
 
 
@@ -268,16 +285,17 @@ def _heat(ratio: np.ndarray) -> tuple[np.ndarray, tuple[int, ...], np.ndarray | 
 
 
 def _worst(
-    a: np.ndarray, b: np.ndarray, error: np.ndarray, ratio: np.ndarray, kernel: Kernel | None, name: str
+    a: np.ndarray, b: np.ndarray, error: np.ndarray, ratio: np.ndarray, unwritten: np.ndarray, line: int
 ) -> tuple[WorstElement, ...]:
-    flat = ratio.ravel()
+    """The ten worst; line: of the last statement that writes the output."""
+    flat, nobodys = ratio.ravel(), unwritten.ravel()
     top = np.argsort(-flat, kind="stable")[:10]
-    line = _writer_line(kernel, name)
     return tuple(
         WorstElement(
             tuple(int(i) for i in np.unravel_index(int(k), a.shape)), float(a.ravel()[k]),
             float(b.ravel()[k]),
-            float(min(error.ravel()[k], 1e300)), float(min(flat[k], 1e30)), line,
+            float(min(error.ravel()[k], LARGEST_ERROR)), float(min(flat[k], LARGEST_RATIO)),
+            0 if nobodys[k] else line, written=not nobodys[k],
         )
         for k in top
         if flat[k] > 0

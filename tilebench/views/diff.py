@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.report import DiffInfo, Report
+from tilebench.report import LARGEST_ERROR, LARGEST_RATIO, DiffInfo, Report, WorstElement
 from tilebench.views.base import (
     BAD,
     GOOD,
@@ -20,6 +20,7 @@ from tilebench.views.base import (
     no_axes,
     number,
     png,
+    signed,
     titled,
     write,
 )
@@ -54,11 +55,37 @@ def heat_colours(heat: np.ndarray) -> np.ndarray:
     return np.round(np.where(ratio[..., None] > 1, high, low)).astype(np.uint8)
 
 
+def said(value: float) -> str:
+    """A value of an element: NaN and infinities by their names."""
+    return "NaN" if value != value else signed(number(value))
+
+
+def figures(w: WorstElement) -> tuple[str, str, str, str]:
+    """(got, reference, error, error / bound) of an element; '–' where there is no such number."""
+    return (
+        said(w.value) if w.written else "never written",
+        said(w.reference),
+        number(w.error) if w.error < LARGEST_ERROR else "–",
+        number(w.ratio) if w.ratio < LARGEST_RATIO else "–",
+    )
+
+
+def worst(d: DiffInfo) -> str:
+    """The worst of |error| / bound, '–' where it is no number."""
+    return number(d.max_ratio) if d.max_ratio < LARGEST_RATIO else "–"
+
+
 def sentence(d: DiffInfo) -> str:
     """One line: verdict, rule, counts."""
     line = f"{d.output} against {d.against}: {d.verdict} ({d.how})"
     line += f"; {d.wrong} of {d.checked} checked elements wrong"
-    line += f", largest |error| {number(d.max_abs)}, {number(d.max_ratio)} times its bound"
+    if d.unwritten:
+        line += f", {d.unwritten} of them never written"
+    if d.special:
+        line += f", {d.special} of them NaN or infinite on one side"
+    if not d.wrong or d.wrong > d.unwritten + d.special:
+        line += f", largest |error| {number(d.max_abs)}"
+        line += f", {worst(d)} times its bound" if d.max_ratio < LARGEST_RATIO else ""
     if d.ambiguous:
         line += f"; {d.ambiguous} ambiguous elements left out"
     if d.checked < d.total:
@@ -78,8 +105,10 @@ def paint(ax: Any, d: DiffInfo) -> None:
         {"pass": GOOD, "fail": BAD}.get(d.verdict, QUIET),
     )
     which = " (yellow to red)" if d.wrong and d.heat is not None else ""
-    worst = f"{d.wrong} of {d.checked} wrong{which}; worst {number(d.max_ratio)} × bound"
-    lines = [worst, d.pattern or d.how]
+    counts = f"{d.wrong} of {d.checked} wrong{which}"
+    counts += f"; {d.unwritten} never written" if d.unwritten else ""
+    counts += f"; worst {worst(d)} × bound" if d.max_ratio < LARGEST_RATIO else ""
+    lines = [counts, d.pattern or d.how]
     for k, line in enumerate(lines):
         write(ax, 0.0, -0.06 - 0.075 * k, clip(line, 58), transform=ax.transAxes, fontsize=6.5, color=QUIET)
 
@@ -88,24 +117,11 @@ def html(report: Report) -> str:
     """The verdict of each comparison, and the worst elements of those that failed."""
     out = html_table(
         ("output", "against", "verdict", "wrong", "checked", "worst |error| / bound", "rule"),
-        [
-            (d.output, d.against, d.verdict, d.wrong, d.checked, number(d.max_ratio), d.how)
-            for d in report.diffs
-        ],
+        [(d.output, d.against, d.verdict, d.wrong, d.checked, worst(d), d.how) for d in report.diffs],
     )
     for d in report.diffs:
         if d.verdict == "fail":
-            rows = [
-                (
-                    list(w.coord),
-                    number(w.value),
-                    number(w.reference),
-                    number(w.error),
-                    number(w.ratio),
-                    w.line or "",
-                )
-                for w in d.worst[:5]
-            ]
+            rows = [(list(w.coord), *figures(w), w.line or "–") for w in d.worst[:5]]
             out += html_table(
                 ("element", "got", "reference", "error", "error / bound", "line"),
                 rows,

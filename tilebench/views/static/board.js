@@ -142,9 +142,17 @@ export function draw(el, state, act = busOf(state.report.id)) {
   pins.textContent = "nothing pinned";
   const beside = state.beside;
   state.beside = "";
-  show(state.tab ?? tabs[0][0]);
+  show(state.tab ?? first(report, tabs.map(([n]) => n), wanted.length > 0));
   if (beside) dock(beside);
   return () => { off(); endSecond(); end(); root.remove(); };
+}
+
+/** The tab that opens: after a FAIL what is wrong, else the first. @param {any} report @param {string[]} names @param {boolean} asked whether the views were named */
+function first(report, names, asked) {
+  if (report.ok !== false || asked) return names[0];
+  const bad = report.diffs.some((d) => d.verdict === "fail");
+  const wish = ["whatif", ...(report.exercise ? ["exercise"] : []), ...(bad ? ["diff"] : []), "findings", "diff"];
+  return wish.find((n) => names.includes(n)) ?? names[0];
 }
 
 /** Whether a tab has something about what is pinned: its name gets a dot. */

@@ -4,9 +4,21 @@ import { grid } from "./grid.js";
 import { unpack, unflatten } from "./math.js";
 import { whence } from "./whence.js";
 
+// What stands for an error that is no number, and for its share of the bound: report.LARGEST_ERROR and LARGEST_RATIO. Saved maps end at 6e4.
+const LARGEST_ERROR = 1e300, LARGEST_RATIO = 1e30, LARGEST_SAVED = 6e4;
+
+/** A value of an element: NaN and infinities by their names. @param {any} x */
+const said = (x) => (Number.isNaN(Number(x)) ? "NaN" : number(x).replace("-", "−"));
+/** "–" where there is no such number. @param {number} x @param {number} end */
+const below = (x, end) => (x < end ? number(x) : "–");
+
 /** The verdict of a comparison in words. @param {any} d */
 export function sentence(d) {
-  let text = `${d.output} against ${d.against}: ${d.verdict} (${d.how}); ${d.wrong} of ${d.checked} checked elements wrong, worst ${number(d.max_ratio)} times its bound, largest |error| ${number(d.max_abs)}`;
+  const odd = (d.unwritten ?? 0) + (d.special ?? 0);
+  let text = `${d.output} against ${d.against}: ${d.verdict} (${d.how}); ${d.wrong} of ${d.checked} checked elements wrong`;
+  if (d.unwritten) text += `, ${d.unwritten} of them never written`;
+  if (d.special) text += `, ${d.special} of them NaN or infinite on one side`;
+  if (!d.wrong || d.wrong > odd) text += `${d.max_ratio < LARGEST_RATIO ? `, worst ${number(d.max_ratio)} times its bound` : ""}, largest |error| ${number(d.max_abs)}`;
   if (d.ambiguous) text += `; ${d.ambiguous} ambiguous left out`;
   if (d.checked < d.total) text += `; ${d.total} elements in all`;
   return text;
@@ -34,8 +46,16 @@ function one(el, d, act, shape, state) {
   if (d.pattern) el.append(h("p", { class: "tb-why" }, `pattern: ${d.pattern}`));
   const writer = h("p", { class: "tb-why tb-writer", role: "status" });
 
+  /** Whether nothing wrote an element. @param {number[]} coord @param {any} [known] of the list of worst elements */
+  function nobodys(coord, known) {
+    const w = known ?? d.worst.find((x) => JSON.stringify(x.coord) === JSON.stringify(coord));
+    return w ? w.written === false : unwrittenAt(coord);
+  }
+  let unwrittenAt = (coord) => { void coord; return false; };
+
   /** Everything that is known of an element's writer, as a selection. @param {number[]} coord @param {any} [known] of the list of worst elements */
   function selected(coord, known) {
+    if (nobodys(coord, known)) return { sel: /** @type {Record<string, any>} */ ({ buffer: d.output, coord }), w: /** @type {Record<string, any>} */ ({}) };
     const w = whence(report, d.output, coord);
     /** @type {Record<string, any>} */
     const sel = { buffer: d.output, coord };
@@ -59,6 +79,7 @@ function one(el, d, act, shape, state) {
   function describe(coord, known) {
     const { sel, w } = selected(coord, known);
     empty(writer);
+    if (nobodys(coord, known)) { writer.append(`${d.output}[${coord.join(", ")}] is never written: no block and no thread stores it`); return; }
     const block = w.block ?? (known?.block?.length ? known.block : null);
     const parts = [block ? `block (${block.join(", ")})` : "", sel.thread !== undefined ? `thread ${sel.thread} (warp ${sel.thread >> 5}, lane ${sel.thread & 31})${sel.reg !== undefined ? `, register ${sel.reg}${w.from ? ` of ${w.from}` : ""}` : ""}` : "", sel.line ? `line ${sel.line}` : "", sel.instr ? `instruction ${sel.instr}` : ""].filter(Boolean);
     writer.append(`${d.output}[${coord.join(", ")}] is written by ${parts.join("; ") || "nobody that is known"} `);
@@ -89,23 +110,30 @@ function one(el, d, act, shape, state) {
     aside = side;
     side.append(h("p", { class: "tb-legend" },
       ...[[0, "0"], [0.5, "half the bound"], [1, "the bound"], [1.01, "beyond"], [1e3, "×1000"], [1e6, "×10⁶"]].map(([v, t]) => h("span", { class: "tb-swatch" }, h("i", { style: { background: `rgb(${heatColour(Number(v)).join(",")})` } }), t))));
+    const blank = d.heat_unwritten ? unpack(d.heat_unwritten) : null, top = (v) => v >= LARGEST_RATIO || v === LARGEST_SAVED;
+    const inCell = (r, c) => {
+      const v = heat[r * columns + c];
+      if (blank?.[r * columns + c]) return sr * sc > 1 ? "elements that are never written" : "never written";
+      return top(v) ? "no number can be given for the error over its bound" : `worst |error| is ${number(v)} times its bound`;
+    };
     const g = grid(stage, `error over bound of ${d.output}`, {
       hover(cell) {
         if (!cell) { act.hover(null); return; }
         const v = heat[cell[0] * columns + cell[1]];
-        status.textContent = `${where(...cell)}: worst |error| is ${number(v)} times its bound${v > 1 ? ", wrong" : ""}`;
+        status.textContent = `${where(...cell)}: ${inCell(...cell)}${v > 1 ? ", wrong" : ""}`;
         act.hover(sel(...cell));
       },
       pin: (cell, add) => choose(place(...cell), undefined, add),
       clear: () => act.clear(),
     });
-    g.set({ rows, columns, colours, text: (r, c) => [number(heat[r * columns + c])], rowLabel: (r) => String(r * sr), columnLabel: (c) => String(c * sc) });
+    g.set({ rows, columns, colours, text: (r, c) => [blank?.[r * columns + c] ? "none" : top(heat[r * columns + c]) ? "–" : number(heat[r * columns + c])], rowLabel: (r) => String(r * sr), columnLabel: (c) => String(c * sc) });
     stage.append(h("p", { class: "tb-legend" }, `${d.output}${shape.length ? ` ${shape.join("×")}` : ""}, row and column of each element${sr * sc > 1 ? `; a cell is the worst of ${sr}×${sc} elements` : ""}`));
     /** The cell of an element. @param {number[]} coord */
     const cellOf = (coord) => {
       const column = coord[coord.length - 1], row = coord.slice(0, -1).reduce((n, x, k) => n * shape[k] + x, 0);
       return [Math.floor(row / sr), Math.floor(column / sc)];
     };
+    unwrittenAt = (coord) => { const [r, c] = cellOf(coord); return Boolean(blank?.[r * columns + c]); };
     const ring = (now) => g.light(null, now.pins.filter((p) => p.buffer === d.output && p.coord?.length === shape.length).map((p) => cellOf(p.coord)).filter(([r, c]) => r < rows && c < columns));
     const off = act.watch(ring);
     ring(act.now());
@@ -114,7 +142,7 @@ function one(el, d, act, shape, state) {
   if (d.worst.length) {
     const rows = d.worst.map((w) => [
       button(`[${w.coord.join(", ")}]`, () => choose(w.coord, w), "pin this element"),
-      number(w.value), number(w.reference), number(w.error), number(w.ratio), selected(w.coord, w).sel.thread ?? "–", selected(w.coord, w).sel.line ?? "–",
+      w.written === false ? "never written" : said(w.value), said(w.reference), below(w.error, LARGEST_ERROR), below(w.ratio, LARGEST_RATIO), selected(w.coord, w).sel.thread ?? "–", selected(w.coord, w).sel.line ?? "–",
     ]);
     if (!d.heat) el.append(writer);
     aside.append(table(["element", "got", "reference", "error", "error / bound", "thread", "line"], rows, "worst elements"));

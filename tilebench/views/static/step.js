@@ -39,7 +39,7 @@ export function draw(el, state, act) {
 function one(el, m, state, act) {
   const { report } = state, own = state.step, { trace } = m, total = m.steps.length;
   const key = `at${own.which}`;
-  own[key] = Math.min(own[key] ?? 0, total - 1);
+  own[key] = Math.min(own[key] ?? firstWrong(m, report), total - 1);
   own.mode ??= "values";
   own.scale ??= "auto";
   own.until ??= "iteration";
@@ -254,12 +254,20 @@ function one(el, m, state, act) {
       if (!info.shape.length) return `${info.name} = ${text(b, 0, k)}`;
       const c = scene.changedIn(b, k);
       const bad = s.writes.filter((w) => w.buffer === b).reduce((n, w) => [n[0] + w.nan, n[1] + w.inf], [0, 0]);
-      return `${info.name}: ${c ? (c.count === c.of ? `${c.of} elements changed` : `${c.count} of ${c.of} written elements changed`) : "written"}${bad[0] ? `, ${bad[0]} NaN` : ""}${bad[1] ? `, ${bad[1]} inf` : ""}`;
+      return `${info.name}: ${c ? (c.count === c.of ? `${c.of} elements changed` : `${c.count} of ${c.of} written elements changed`) : "written"}${bad[0] ? `, ${bad[0]} NaN` : ""}${bad[1] ? `, ${bad[1]} ${infinities(b, k)}` : ""}`;
     });
     parts.push(writes.join("; ") || "nothing is written");
     const worst = s.checks.reduce((a, c) => (!a || c.ratio > a.ratio ? c : a), null);
-    if (worst) parts.push(`${m.buffers[worst.buffer].name} differs from the reference by at most ${value(worst.error)}${worst.wrong ? `: WRONG in ${worst.wrong} elements` : ", within what is allowed"}`);
+    if (worst) parts.push(`${m.buffers[worst.buffer].name} ${worst.error >= 1e300 ? "is NaN or infinite where the reference is not, or the other way round" : `differs from the reference by at most ${value(worst.error)}`}${worst.wrong ? `: WRONG in ${worst.wrong} elements` : ", within what is allowed"}`);
     status.textContent = parts.join(" · ") + why;
+  }
+
+  /** Which infinities a buffer holds. @param {number} b @param {number} k */
+  function infinities(b, k) {
+    const { values, written } = m.at(b, k);
+    let up = false, down = false;
+    for (let e = 0; e < values.length; e++) if (written[e]) { up ||= values[e] === Infinity; down ||= values[e] === -Infinity; }
+    return up && down ? "inf or −inf" : down ? "−inf" : "inf";
   }
 
   function sides() {
@@ -425,6 +433,19 @@ function one(el, m, state, act) {
   const last = act.now().pins[act.now().pins.length - 1];
   if (last) heard(last);
   return () => { stop(); off(); resized.disconnect(); root.remove(); };
+}
+
+/**
+ * Where a trace opens: the first step that an exercise speaks of, else the first that is wrong, else the one that stopped the run, else,
+ * when the result is wrong, the first with a NaN, else the first. @param {any} m the opened trace @param {any} report
+ */
+export function firstWrong(m, report) {
+  const told = (report.exercise?.claims ?? []).find((c) => c.passed === false && c.step !== null && c.step !== undefined && c.step < m.steps.length);
+  if (told) return told.step;
+  const wrong = m.steps.findIndex((s) => s.checks.some((c) => c.wrong > 0));
+  if (wrong >= 0) return wrong;
+  if (m.trace.stopped) return m.steps.length - 1;
+  return report.ok === false ? Math.max(0, m.steps.findIndex((s) => s.writes.some((w) => w.nan > 0))) : 0;
 }
 
 /** A number as a reader can take it in. @param {number} x */

@@ -40,11 +40,10 @@ export function listing(report, m, click) {
   const counts = new Map();
   for (const s of m.steps) { const n = m.sites[s.site].line; counts.set(n, (counts.get(n) ?? 0) + 1); }
   const { lines, first } = excerpt(report, m.sites);
-  const hit = [...counts.keys()].filter((n) => n >= first && n < first + lines.length).map((n) => lines[n - first]);
-  const dent = hit.length ? Math.min(...hit.map((t) => t.length - t.trimStart().length)) : 0;
+  const dents = lines.filter((t) => t.trim()).map((t) => t.length - t.trimStart().length), dent = Math.min(...dents, 200); // what all lines share: blocks stay blocks
   const nodes = lines.map((t, i) => {
     const n = first + i, own_ = counts.get(n);
-    const cut = t.slice(Math.min(dent, t.length - t.trimStart().length));
+    const cut = t.slice(dent);
     const node = h("div", { class: own_ ? "tb-line tb-linked" : "tb-line" }, h("span", { class: "tb-no" }, n), h("span", { class: "tb-text" }, cut || " "));
     if (own_) { node.title = `${own_} ${own_ === 1 ? "step" : "steps"}: a click goes to the next one`; node.addEventListener("click", (event) => click(n, event.shiftKey ? -1 : 1)); }
     return node;

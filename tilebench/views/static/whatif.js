@@ -47,7 +47,7 @@ export function figures(point, base) {
   rows.push(["spilled", r.spill_bytes === null ? (compiled ? "–" : point.reason || "known once compiled") : `${r.spill_bytes} B (compiler's log)`]);
   rows.push(["shared memory", `${(r.shared_bytes / 1024).toFixed(1)} KiB a block (from the byte map)`]);
   const extra = point.program_threads > 0 ? r.threads - point.program_threads : 0;
-  rows.push(["launch", `${r.threads} threads a block${extra > 0 ? ` (${point.program_threads} of the program and ${extra} that the compiler adds, whose one warp makes the copies)` : ""}${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
+  rows.push(["launch", `${r.threads} threads a block${extra > 0 ? ` (${point.program_threads} of the program and ${extra} that only fetch tiles, the producer)` : ""}${r.grid.length ? `, grid ${r.grid.join(" × ")}` : ""}`]);
   if (r.occupancy) rows.push(["occupancy", `${figureText(r.occupancy)}, ${r.blocks_per_sm} ${r.blocks_per_sm === 1 ? "block" : "blocks"} an SM; limited by ${r.limiter}`]);
   return rows;
 }
