@@ -6,6 +6,7 @@ from typing import Any
 
 import tilebench
 import tilebench.language as T
+from tilebench.kernel.verify import UNDEFINED
 from tilebench.report import LARGEST_ERROR, LARGEST_RATIO, DiffInfo
 from tilebench.views import diff
 from tilebench.views.board import Board
@@ -54,3 +55,22 @@ def test_nan_is_called_nan_and_the_rest_keeps_its_figures() -> None:
     assert "4096 of them NaN or infinite on one side" in diff.sentence(d)
     assert SENTINEL not in diff.html(report)
     assert (d.worst[0].error, d.worst[0].ratio) == (LARGEST_ERROR, LARGEST_RATIO)
+
+
+def test_a_product_on_top_of_what_nothing_wrote_is_not_said_to_be_exact() -> None:
+    @T.prim_func
+    def gemm(
+        A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float16")
+    ):
+        with T.Kernel(1, threads=32) as bx:
+            a, b = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c)
+            T.copy(c, C)
+
+    report = tilebench.run(gemm, target="cpu", ref=lambda A, B: A @ B).report
+    assert report.ok is False
+    assert {d.how for d in report.diffs} == {UNDEFINED}
+    assert "read at line" in report.verdict

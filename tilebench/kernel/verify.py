@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HEAT_CELLS = 64
 """The heat map has at most this many rows and columns."""
+UNDEFINED = "the program's own value is NaN everywhere, which has no rounding error to allow for"
+"""The rule where the oracle's bounds are 0 because it has no number: most often memory that nothing wrote."""
 ORACLE_WORK = 3e8
 """Floating-point operations that the oracle may do before blocks are sampled."""
 
@@ -36,7 +38,8 @@ ORACLE_WORK = 3e8
 class Reference:
     """What an output should be. bound None: unknown; covered and ambiguous: masks (None: all, none).
 
-    complete: every block was evaluated, so what is not covered is never written.
+    complete: every block was evaluated, so what is not covered is never written; undefined: the program's own
+    value is NaN everywhere, so that its bounds of 0 say nothing.
     """
 
     against: str
@@ -45,6 +48,7 @@ class Reference:
     covered: np.ndarray | None = None
     ambiguous: np.ndarray | None = None
     complete: bool = False
+    undefined: bool = False
 
 
 def host_values(value: Any, name: str) -> tuple[np.ndarray, DType]:
@@ -184,7 +188,13 @@ def users_reference(
         if known.covered is not None:
             top = float(np.max(bound[known.covered], initial=0.0))
             bound = np.where(known.covered, bound, top)
-    return Reference("torch", value, bound, ambiguous=known.ambiguous if known else None)
+    lost = known is not None and atol is None and rtol is None and _all_nan(known.value, known.covered)
+    return Reference("torch", value, bound, ambiguous=known.ambiguous if known else None, undefined=lost)
+
+
+def _all_nan(value: np.ndarray, covered: np.ndarray | None) -> bool:
+    looked = value if covered is None else value[covered]
+    return bool(looked.size and np.isnan(looked).all())
 
 
 def rule_text(atol: float | None, rtol: float | None) -> str:
@@ -230,8 +240,11 @@ def compare(
     wrong = (shown > 1.0) & checked
     count, total = int(checked.sum()), got.size
     exact = reference.bound is not None and not np.any(bound)
+    undefined = reference.undefined or (reference.against == "oracle" and _all_nan(b, checked))
     how = rule or (
-        "equal bit for bit"
+        UNDEFINED
+        if exact and undefined
+        else "equal bit for bit"
         if exact
         else f"within {'twice ' if reference.against == 'torch' else ''}the running error bound of its "
         f"own {dtype} arithmetic"
