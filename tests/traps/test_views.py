@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import tilebench.language as T
 from tests.traps.running import check
 from tilebench import compile as compile_

@@ -554,12 +554,13 @@ class Builder:
         return memory, self.settled(self.simple(total)), self.inside_bounds(buffer, indices)
 
     def global_of(self, buffer: Buffer) -> Memory:
-        """The flat memory of a tensor argument or workspace; of a view with elements of its own, one beside it."""
+        """The flat memory of a tensor argument or workspace; a view with other elements has one beside it."""
         base = storage_of(buffer)
-        for key in (base, buffer if buffer.dtype != base.dtype else base):
+        own = buffer if buffer.dtype != base.dtype else base
+        for key in (base, own):
             if key not in self.globals:
                 self.globals[key] = global_memory(key, _spanned(key))
-        return self.globals[buffer if buffer.dtype != base.dtype else base]
+        return self.globals[own]
 
     def inside_bounds(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr | None:
         """The condition that tile-level indices are inside of the tensor; None when that is certain."""
