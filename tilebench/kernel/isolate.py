@@ -2,8 +2,8 @@
 variables and its GPU alone.
 
 The worker gets the cell's text, plain constants and names of modules that it uses, and the inputs as raw
-bytes; it sends the outputs back. Frames are a JSON header with a length before it and raw buffers after it: no
-pickle, no port.
+bytes; it sends the outputs back. Frames are a JSON header with a length before it and raw buffers after it:
+no pickle, no port.
 """
 
 from __future__ import annotations
