@@ -10,7 +10,7 @@ from tilebench.ir.expr import Const, Expr, Load, Var, binary, const, int_value, 
 from tilebench.ir.hopper import WgmmaWait
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
-from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory
+from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory, SyncWarp
 from tilebench.ir.tile import (
     Acquire,
     Assert,
@@ -85,6 +85,8 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
                 _print(b, s)
             case SyncThreads():
                 b.meet("; ".join(_because(s)), s.group)
+            case SyncWarp():
+                b.emit(s)
             case Issue():
                 _issue(b, s)
             case Wait() if s.token.kind == "wgmma":
