@@ -9,9 +9,9 @@ on any way, it has not touched bytes that the async proxy touches somewhere in t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from functools import cache
 
-from tilebench.ir.expr import int_value
+from tilebench.ir.expr import Load, int_value
 from tilebench.ir.hopper import (
     BulkLoad,
     BulkStore,
@@ -22,7 +22,7 @@ from tilebench.ir.hopper import (
     MBarrierWait,
     Wgmma,
 )
-from tilebench.ir.rewrite import Node, seq, walk
+from tilebench.ir.rewrite import Node, children, seq, walk
 from tilebench.ir.thread import Memory, Role
 from tilebench.ir.tile import Break, Continue, For, If, Seq, Stmt, While
 
@@ -35,59 +35,124 @@ Bytes = tuple[int, int]
 
 def without_idle_fences(roles: tuple[Role, ...]) -> tuple[Role, ...]:
     """The roles without the fences that order nothing."""
-    touched = {_bytes(m) for r in roles for s in walk(r.body) if isinstance(s, ASYNC) for m in _named(s)}
-    bodies = {id(r.body): _cleared(r.body, False, touched)[0] for r in roles}  # roles may share one
+    touched = {
+        (m.byte_offset, _end(m))
+        for r in roles
+        for s in walk(r.body)
+        if isinstance(s, ASYNC)
+        for m in _named(s)
+    }
+    pass_ = _Fences(touched)
+    bodies = {id(r.body): pass_.cleared(r.body, False) for r in roles}  # roles may share one
     return tuple(dataclasses.replace(r, body=bodies[id(r.body)]) for r in roles)
 
 
-def _cleared(s: Stmt, dirty: bool, touched: set[Bytes]) -> tuple[Stmt, bool]:
-    """The statement, and whether an access that no fence closes may be there behind it. dirty: before it."""
-    match s:
-        case FenceProxyAsync():
-            return (s if dirty else seq()), False
-        case Seq():
-            parts: list[Stmt] = []
-            for part in s.body:
-                new, dirty = _cleared(part, dirty, touched)
-                parts.append(new)
-            return seq(*parts), dirty
-        case If():
-            dirty = dirty or _touches(s.condition, touched)
-            then, after = _cleared(s.then, dirty, touched)
-            orelse, otherwise = (None, dirty) if s.orelse is None else _cleared(s.orelse, dirty, touched)
-            return dataclasses.replace(s, then=then, orelse=orelse), after or otherwise
-        case For() | While():
-            head = (s.start, s.stop, s.step) if isinstance(s, For) else (s.condition,)
-            dirty = dirty or any(_touches(e, touched) for e in head)
-            leaves = any(isinstance(n, Break | Continue) for n in walk(s.body))
-            again = leaves or _cleared(s.body, dirty, touched)[1]
-            new, after = _cleared(s.body, dirty or again, touched)
-            return dataclasses.replace(s, body=new), dirty or after or leaves
-        case _:
-            return s, dirty or (not isinstance(s, ELSEWHERE) and _touches(s, touched))
+class _Fences:
+    """`dirty`: an access that no fence closes may be there. What was found out of a statement is kept."""
+
+    def __init__(self, touched: set[Bytes]) -> None:
+        self.touched = touched
+        self.reaches: dict[int, bool] = {}
+        self.behind: dict[tuple[int, bool], bool] = {}
+        self.fenced: dict[int, bool] = {}
+
+    def cleared(self, s: Stmt, dirty: bool) -> Stmt:
+        """The statement; dirty: before it."""
+        if not self.has_fence(s):
+            return s
+        match s:
+            case FenceProxyAsync():
+                return s if dirty else seq()
+            case Seq():
+                parts: list[Stmt] = []
+                for part in s.body:
+                    parts.append(self.cleared(part, dirty))
+                    dirty = self.after(part, dirty)
+                return seq(*parts)
+            case If():
+                dirty = dirty or self.touches(s.condition)
+                orelse = None if s.orelse is None else self.cleared(s.orelse, dirty)
+                return dataclasses.replace(s, then=self.cleared(s.then, dirty), orelse=orelse)
+            case For() | While():
+                return dataclasses.replace(s, body=self.cleared(s.body, self.enters(s, dirty)))
+            case _:
+                return s
+
+    def after(self, s: Stmt, dirty: bool) -> bool:
+        """Whether it is dirty behind the statement."""
+        key = id(s), dirty
+        if key not in self.behind:
+            self.behind[key] = self._after(s, dirty)
+        return self.behind[key]
+
+    def _after(self, s: Stmt, dirty: bool) -> bool:
+        match s:
+            case FenceProxyAsync():
+                return False
+            case Seq():
+                for part in s.body:
+                    dirty = self.after(part, dirty)
+                return dirty
+            case If():
+                dirty = dirty or self.touches(s.condition)
+                return self.after(s.then, dirty) or (
+                    dirty if s.orelse is None else self.after(s.orelse, dirty)
+                )
+            case For() | While():
+                dirty = self.enters(s, dirty)
+                return dirty or self.after(s.body, dirty)
+            case _:
+                return dirty or (not isinstance(s, ELSEWHERE) and self.touches(s))
+
+    def enters(self, s: For | While, dirty: bool) -> bool:
+        """Whether it is dirty where an iteration begins, the first or a later one. A loop that is left in the
+        middle always is.
+        """
+        head = (s.start, s.stop, s.step) if isinstance(s, For) else (s.condition,)
+        dirty = dirty or any(map(self.touches, head))
+        return (
+            dirty or self.after(s.body, dirty) or any(isinstance(n, Break | Continue) for n in walk(s.body))
+        )
+
+    def has_fence(self, s: Stmt) -> bool:
+        """Whether there is a fence in it."""
+        if id(s) not in self.fenced:
+            inside = (c for c in children(s) if isinstance(c, Stmt))
+            self.fenced[id(s)] = isinstance(s, FenceProxyAsync) or any(map(self.has_fence, inside))
+        return self.fenced[id(s)]
+
+    def touches(self, node: Node) -> bool:
+        """Whether something below reaches bytes that the async proxy reaches too."""
+        if id(node) not in self.reaches:
+            self.reaches[id(node)] = any(
+                m.byte_offset < end and start < _end(m)
+                for n in walk(node)
+                for m in _named(n)
+                for start, end in self.touched
+            )
+        return self.reaches[id(node)]
 
 
-def _touches(node: Node, touched: set[Bytes]) -> bool:
-    """Whether something below reaches bytes that the async proxy reaches too."""
-    return any(
-        low < end and start < high
-        for n in walk(node)
-        for low, high in map(_bytes, _named(n))
-        for start, end in touched
-    )
-
-
-def _named(node: Node) -> Iterable[Memory]:
+def _named(node: Node) -> list[Memory]:
     """The shared memories that a node itself names."""
-    values = (getattr(node, f.name) for f in dataclasses.fields(node))
+    if isinstance(node, Load):
+        values: list[object] = [node.buffer]
+    elif isinstance(node, Stmt):
+        values = [getattr(node, name) for name in _fields(type(node))]
+    else:
+        return []
     return [m for m in values if isinstance(m, Memory) and m.space == "shared"]
 
 
-def _bytes(memory: Memory) -> Bytes:
-    """Where it lies in the block's shared memory: up to its end, wherever that is not known."""
+@cache
+def _fields(kind: type[Stmt]) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind))
+
+
+def _end(memory: Memory) -> int:
+    """Where it ends in the block's shared memory; beyond everything when that is not known."""
     count = int_value(memory.shape[0])
-    size = 1 << 30 if count is None else count * memory.dtype.bits // 8
-    return memory.byte_offset, memory.byte_offset + size
+    return memory.byte_offset + (1 << 30 if count is None else count * memory.dtype.bits // 8)
 
 
 __all__ = ["without_idle_fences"]
