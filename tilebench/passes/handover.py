@@ -237,7 +237,7 @@ class _Handover:
         if not inside:
             return bool(buffers_of(s) & buffers)
         names = (n for c in children(s) if not isinstance(c, Stmt) for n in walk(c))
-        loaded = any(isinstance(n, Load) and n.buffer in buffers for n in names)
+        loaded = any(isinstance(n, Load) and root_of(n.buffer) in buffers for n in names)
         return loaded or any(self.threads_read(c, buffers) for c in inside)
 
     def written_out(self, copy: Copy, names: Mapping[Var, Expr]) -> Copy:

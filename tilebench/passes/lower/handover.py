@@ -118,11 +118,11 @@ def lower_release(b: Builder, s: Release) -> None:
         if s.give == "previous" and channel.stages > 1:
             slot = select(binary("eq", slot, const(0)), const(channel.stages - 1), slot - 1)
         condition = b.condition(s.condition) if s.condition is not None else None
-        with b.when(condition):
-            if s.fence:
-                b.emit(FenceProxyAsync())
-            with b.when(binary("eq", b.thread % WARPGROUP, const(0)) if channel.elected else None):
-                b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
+        if s.fence:  # for the releases behind it too, whose conditions may be others
+            b.emit(FenceProxyAsync())
+        elected = binary("eq", b.thread % WARPGROUP, const(0)) if channel.elected else None
+        with b.when(condition), b.when(elected):
+            b.emit(MBarrierArrive(ring.barriers, ring.empty + slot))
     if s.advance:
         _advance(b, channel)
 
