@@ -25,7 +25,16 @@ from tilebench.ir.tile import SyncThreads
 from tilebench.ir.verify import verify_program
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.decorator import compile
-from tilebench.kernel.timers import Taken, WarpTrace, last_of, summed, trace_warps, with_warps
+from tilebench.kernel.timers import (
+    LAUNCHES,
+    Taken,
+    WarpTrace,
+    around,
+    last_of,
+    summed,
+    trace_warps,
+    with_warps,
+)
 from tilebench.passes.stages import Lowered
 from tilebench.profiling.benchmark import Times
 from tilebench.profiling.stamps import Stretch, WarpStamps, clock_rate, stretches
@@ -141,9 +150,30 @@ def stamps(clock: int, time: int, sm: int = 3) -> WarpStamps:
 
 
 def test_the_rate_comes_from_two_launches_on_one_sm() -> None:
-    assert clock_rate([stamps(0, 0)], [stamps(1_755_000_000 - 1000, 10**9 - 600)]) == pytest.approx(1755.0)
-    assert clock_rate([stamps(0, 0)], [stamps(17550, 10**4)]) is None  # too near for the timer
-    assert clock_rate([stamps(0, 0)], [stamps(10**9, 10**9, sm=4)]) is None
+    first, later = stamps(0, 0), stamps(1_755_000_000 - 1000, 10**9 - 600)
+    assert clock_rate([[first], [later]]) == pytest.approx(1755.0)
+    assert clock_rate([[first], [stamps(17550, 10**4)]]) is None  # too near for the timer
+    assert clock_rate([[first], [stamps(10**9, 10**9, sm=4)]]) is None
+    assert clock_rate([[stamps(5, 0, sm=4)], [first], [stamps(7, 9, sm=4)], [later]]) == pytest.approx(1755.0)
+    assert clock_rate([[later], [first]]) is None  # a counter that ran back
+
+
+def test_a_block_that_moves_to_another_sm_is_launched_until_it_comes_back() -> None:
+    """The first launch finds the GPU otherwise than later ones do."""
+    sms, time = iter([9, 7, 5, 124, 124, 5, 5]), 0
+
+    def launch() -> tuple[WarpStamps, ...]:
+        nonlocal time
+        time += 600_000
+        now = time * 1755 // 1000
+        return (WarpStamps(0, next(sms), now, now + 1000, time, time + 600, (), 0),)
+
+    launches, given = around(launch, lambda: "times")
+    assert given == "times"
+    assert [s.sm for (s,) in launches] == [9, 7, 5, 124, 124, 5]  # the two on 124 are too near each other
+    assert clock_rate(launches) == pytest.approx(1755, rel=1e-3)
+    sms = iter(range(1000))
+    assert len(around(launch, lambda: None)[0]) == LAUNCHES
 
 
 # ------------------------------------------------------------------ in the emulator
@@ -274,7 +304,7 @@ def test_what_a_gpu_gives_is_measured_and_says_what_the_timers_cost() -> None:
     later = replace(one, clock_begin=1000 + 1_755_000_000, clock_end=9000 + 1_755_000_000,
                     time_begin=5000 + 10**9, time_end=9000 + 10**9,
                     stretches=(Stretch(site, 2755 + 1_755_000_000, 4510 + 1_755_000_000),))  # fmt: skip
-    taken = Taken((one,), (later,), Times((0.100,) * 4), Times((0.103,) * 4), True, 1980.0, "a GPU", "0")
+    taken = Taken(((one,), (later,)), Times((0.100,) * 4), Times((0.103,) * 4), True, 1980.0, "a GPU", "0")
     made = summed(cuda, twin, taken, last_of(cuda.report()))
     info = made.timeline
     assert info is not None
@@ -287,7 +317,7 @@ def test_what_a_gpu_gives_is_measured_and_says_what_the_timers_cost() -> None:
     assert made.figures["timed_ms"].provenance == "measured"
     report = with_warps(cuda.report(), made)
     assert [t.provenance for t in report.timelines] == ["predicted", "measured"]
-    alone = summed(cuda, twin, replace(taken, last=(one,), same=False, times=None, timed=None), None)
+    alone = summed(cuda, twin, replace(taken, launches=((one,),), same=False, times=None, timed=None), None)
     assert alone.timeline is not None
     assert "1.980 GHz, the highest that the driver names" in alone.timeline.note
     assert any("wrote other values" in f.text for f in alone.findings)

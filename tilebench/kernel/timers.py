@@ -9,9 +9,9 @@ twin's block, and its counter, which counts statements, gives a simulated timeli
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -35,8 +35,13 @@ from tilebench.targets import parse
 if TYPE_CHECKING:
     from tilebench.passes.stages import Synchronised
 
+R = TypeVar("R")
 ROUNDS = 10
 """Rounds of each of the two kernels, twice in turns."""
+EARLY = 3
+"""Launches before those rounds: the clock is measured between two whose blocks were on the same SM."""
+LAUNCHES = 24
+"""At the most, before the clock is given up."""
 BLOCK_FLOPS = 2e9
 """A block with more work than this is not emulated (as kernel/checks.py has it)."""
 OPTION = "--trace-warps"
@@ -196,17 +201,33 @@ def _measured(
     def launch() -> tuple[WarpStamps, ...]:
         words.zero_()
         words[0] = number
-        stream = torch.cuda.current_stream().cuda_stream
-        twin.executable.launch(call.arguments, call.symbols, call.grid, stream)
+        stream = torch.cuda.current_stream()
+        stream.synchronize()  # an idle GPU gives the block the same SM each time
+        twin.executable.launch(call.arguments, call.symbols, call.grid, stream.cuda_stream)
         return read(words.cpu().numpy(), kernel.prim, lowered.program, capacity)
 
     kernel.launch(plain)
     first = launch()
     same = all(_equal(a, b) for a, b in zip(plain, own, strict=True))
-    times, timed = _cost(kernel, twin, plain, [*own, words], rounds)
-    last = launch()
-    taken = Taken(first, last, times, timed, same, _driver_rate(), device_label(kernel), _place(number, grid))
+    launches, (times, timed) = around(launch, lambda: _cost(kernel, twin, plain, [*own, words], rounds))
+    taken = Taken(
+        (first, *launches), times, timed, same, _driver_rate(), device_label(kernel), _place(number, grid)
+    )
     return summed(kernel, twin, taken, predicted)
+
+
+def around(
+    launch: Callable[[], tuple[WarpStamps, ...]], timing: Callable[[], R]
+) -> tuple[tuple[tuple[WarpStamps, ...], ...], R]:
+    """Stamps of launches before and after `timing`, and what that gave: launches afterwards until one has
+    its block on the SM of an earlier one, so that the clock can be told; a GPU promises no block an SM.
+    """
+    launches = [launch() for _ in range(EARLY)]
+    result = timing()
+    launches.append(launch())
+    while clock_rate(launches) is None and len(launches) < LAUNCHES:
+        launches.append(launch())
+    return tuple(launches), result
 
 
 def _driver_rate() -> float:
@@ -218,13 +239,12 @@ def _driver_rate() -> float:
 
 @dataclass(frozen=True)
 class Taken:
-    """What was taken on a GPU: the stamps of the first and of the last launch with timers, times of the
-    kernel without and with them (None: not asked for), whether both wrote the same values; the SM's highest
-    clock in cycles a microsecond; names of device and block.
+    """What was taken on a GPU: the stamps of each launch with timers, in order, times of the kernel without
+    and with them (None: not asked for), whether both wrote the same values; the SM's highest clock in cycles
+    a microsecond; names of device and block.
     """
 
-    first: tuple[WarpStamps, ...]
-    last: tuple[WarpStamps, ...]
+    launches: tuple[tuple[WarpStamps, ...], ...]
     times: Times | None
     timed: Times | None
     same: bool
@@ -236,18 +256,17 @@ class Taken:
 def summed(kernel: Kernel, twin: Kernel, taken: Taken, predicted: TimelineInfo | None) -> WarpTrace:
     """The timeline, what there is to say of it, and the figures. twin: the kernel with timers, compiled."""
     lowered: Lowered = twin.compilation.stage(Lowered)
-    measured_rate = clock_rate(taken.first, taken.last)
+    measured_rate = clock_rate(taken.launches)
+    last = taken.launches[-1]
     rate = measured_rate or taken.highest
     said = f"SM clock {rate / 1e3:.3f} GHz, " + (
         "measured" if measured_rate else "the highest that the driver names: it may have been lower"
     )
-    drawn = measured.drawn(taken.last, _setting(kernel, lowered, rate, "us", predicted))
+    drawn = measured.drawn(last, _setting(kernel, lowered, rate, "us", predicted))
     with_, without = twin.executable.built, kernel.executable.built
     cost = _cost_text(taken.times, taken.timed)
-    note = f"block {taken.block} on SM {taken.last[0].sm}, {_warps(drawn)}; {cost}{said}; "
-    note += (
-        f"{with_.registers} registers a thread with timers, {without.registers} without{_lost(taken.last)}"
-    )
+    note = f"block {taken.block} on SM {last[0].sm}, {_warps(drawn)}; {cost}{said}; "
+    note += f"{with_.registers} registers a thread with timers, {without.registers} without{_lost(last)}"
     findings = [Finding("warps", "info", f"{OPTION}: {cost}one block was timed")]
     if not taken.same:
         text = f"{OPTION}: the kernel with timers wrote other values than the one without"

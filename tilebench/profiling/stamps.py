@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,15 +92,18 @@ def stretches(records: np.ndarray, sites: Sequence[TimerSite], begin: int) -> tu
     return tuple(sorted(found, key=lambda s: (s.start, s.end)))
 
 
-def clock_rate(first: Sequence[WarpStamps], last: Sequence[WarpStamps]) -> float | None:
-    """Cycles in a microsecond, from two launches whose blocks were on the same SM; None when they were not,
-    or are too near each other for the GPU's timer.
+def clock_rate(launches: Iterable[Sequence[WarpStamps]]) -> float | None:
+    """Cycles in a microsecond, from launches in order, those whose blocks were on the same SM: every SM has a
+    counter of its own. None when no two were, or all of them are too near each other for the GPU's timer.
     """
-    for a, b in zip(first, last, strict=False):
-        nanoseconds, cycles = b.time_end - a.time_begin, b.clock_end - a.clock_begin
-        if a.warp == b.warp and a.sm == b.sm and nanoseconds >= LEAST_NS and cycles > 0:
-            return 1e3 * cycles / nanoseconds
-    return None
+    seen: dict[tuple[int, int], tuple[WarpStamps, WarpStamps]] = {}
+    for launch in launches:
+        for stamps in launch:
+            place = stamps.sm, stamps.warp
+            seen[place] = seen.get(place, (stamps,))[0], stamps
+    spans = [(b.time_end - a.time_begin, b.clock_end - a.clock_begin) for a, b in seen.values()]
+    nanoseconds, cycles = max((s for s in spans if s[1] > 0), default=(0, 0))
+    return 1e3 * cycles / nanoseconds if nanoseconds >= LEAST_NS else None
 
 
 LEAST_NS = 1_000_000
