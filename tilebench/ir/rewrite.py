@@ -18,7 +18,7 @@ Node = Expr | Stmt | Region
 N = TypeVar("N", Expr, Stmt, Region)
 
 
-_NO_CHILDREN = frozenset({"loc", "dtype", "id", "because"})
+_NO_CHILDREN = frozenset({"loc", "dtype", "id", "because", "annotations"})
 """Fields that hold no part of a node; `because` of a barrier names statements that stand elsewhere."""
 
 

@@ -36,14 +36,14 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 
-_SYMBOL = {
+SYMBOL = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "floormod": "%", "and": "and",
     "or": "or",
     "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "eq": "==", "ne": "!=", "lt": "<",
     "le": "<=",
     "gt": ">", "ge": ">=", "pow": "**",
 }  # fmt: skip
-_RANK = {
+RANK = {
     "or": 1, "and": 2, "eq": 4, "ne": 4, "lt": 4, "le": 4, "gt": 4, "ge": 4, "bitor": 5, "bitxor": 6,
     "bitand": 7, "shl": 8,
     "shr": 8, "add": 9, "sub": 9, "mul": 10, "div": 10, "floordiv": 10, "floormod": 10, "pow": 12,
@@ -70,8 +70,8 @@ def expr_text(e: Expr, rank: int = 0) -> str:
         case Binary(op="min" | "max" | "truncdiv" | "truncmod"):
             return f"{e.op}({expr_text(e.left)}, {expr_text(e.right)})"
         case Binary():
-            own = _RANK[e.op]
-            text = f"{expr_text(e.left, own)} {_SYMBOL[e.op]} {expr_text(e.right, own + 1)}"
+            own = RANK[e.op]
+            text = f"{expr_text(e.left, own)} {SYMBOL[e.op]} {expr_text(e.right, own + 1)}"
             return f"({text})" if own < rank else text
         case Unary():
             return {"neg": "-", "not": "not ", "bitnot": "~"}[e.op] + expr_text(e.value, 11)

@@ -285,8 +285,10 @@ class SyncThreads(Stmt):
 class TileOp(Stmt):
     """Base of the tile ops in tilebench/ops: executed by the block as one.
 
-    See ops/base.py for what each has.
+    See ops/base.py for what each has. annotations: the program's own, by name; they change nothing.
     """
+
+    annotations: tuple[tuple[str, Any], ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def reads(self) -> tuple[Region, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from typing import TYPE_CHECKING, Any, cast
 
 from tilebench.errors import SyntaxTileError, TypeTileError
 from tilebench.ir import expr as ir
 from tilebench.ir.expr import Expr
-from tilebench.ir.tile import Buffer, Region
+from tilebench.ir.tile import Buffer, Region, TileOp
 from tilebench.language.dtypes import SCALARS
 from tilebench.language.inlining import inline, is_inlined
 from tilebench.language.markers import LoopSpec
@@ -61,11 +62,16 @@ def call(evaluate: Expressions, node: ast.Call, frame: Frame) -> Any:
         )
     what = getattr(function, "__name__", type(function).__name__)
     why, fix = _foreign(function, [*positional, *named.values()], node)
-    return evaluate.walker.finish_call(
-        evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()", why, fix),
-        node,
-        frame,
-    )
+    value = evaluate.native(node, frame, lambda: function(*positional, **named), f"{what}()", why, fix)
+    return evaluate.walker.finish_call(_annotated(value, named.get("annotations")), node, frame)
+
+
+def _annotated(value: Any, given: Any) -> Any:
+    """A tile op with the annotations that its call was given."""
+    if not isinstance(value, TileOp) or not isinstance(given, dict):
+        return value
+    named = cast("dict[Any, Any]", given)
+    return dataclasses.replace(value, annotations=tuple((str(k), v) for k, v in named.items()))
 
 
 def _foreign(function: Any, values: list[Any], node: ast.Call) -> tuple[str, str]:

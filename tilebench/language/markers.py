@@ -170,6 +170,12 @@ class PrimFunc:
         """The statements of the first launch, as tile IR."""
         return self._parsed.body
 
+    def script(self) -> str:
+        """The program as text in its own language: macros inlined, sizes and slices as numbers."""
+        from tilebench.language.script import script
+
+        return script(self._parsed)
+
     @property
     def _parsed(self) -> Kernel:
         from tilebench.language.parse import parse_prim_func
