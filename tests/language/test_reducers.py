@@ -1,5 +1,6 @@
 """Folds over threads in older spellings, and T.Parallel over extents that only the run knows."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,36 @@ def test_a_reducer_says_which_batches_there_are(batch: int, text: str) -> None:
 
     with pytest.raises(ValueError, match=f"batch={batch}.*{text}"):
         tilebench.compile(kernel, target="interp")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_a_reducers_batch_is_how_many_elements_lanes_exchange_at_once(batch: int) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((2, 128, 48), "float32"), B: T.Tensor((128,), "float32"), C: T.Tensor((128,), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            rows = T.alloc_reducer(128, "float32", op="max")
+            tile = T.alloc_fragment((128, 48), "float32")
+            copied = T.alloc_fragment((128,), "float32")
+            T.reducer_init(rows)
+            for part in range(2):
+                T.copy(A[part, 0:128, 0:48], tile)
+                for i, j in T.Parallel(128, 48):
+                    rows[i] = T.max(rows[i], tile[i, j])
+            T.finalize_reducer(rows, copied, batch=batch)
+            T.copy(rows, B)
+            T.copy(copied, C)
+
+    for target in ("interp", "emu:sm_90a"):
+        a = np.random.default_rng(0).standard_normal((2, 128, 48)).astype("float32")
+        b, c = np.empty((2, 128), "float32")
+        tilebench.compile(kernel, target=target)(a, b, c)
+        np.testing.assert_array_equal(b, a.max((0, 2)))
+        np.testing.assert_array_equal(c, b)
+    text = tilebench.compile(kernel, target="cuda:sm_90a").get_kernel_source()
+    batches = set(re.findall(r"AllReduce<.*?, \d+, (\d+), \d+>::run_batch", text))
+    assert batches == ({str(batch)} if batch > 1 else set())
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilebench.errors import Loc, TypeTileError
@@ -18,9 +18,10 @@ from tilebench.ir.rewrite import variables as names_in
 from tilebench.ir.tile import Buffer, Region, Stmt, Store
 from tilebench.language.alloc import as_shape, dynamic_free
 from tilebench.language.dtypes import dtype as as_scalar
+from tilebench.language.markers import Deferred
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import fill
-from tilebench.ops.reduce import reduce
+from tilebench.ops.reduce import Reduce, reduce
 
 _IR_OP = {"sum": "add", "max": "max", "min": "min", "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor"}
 
@@ -83,10 +84,11 @@ def reducer_update(target: Any, value: Any) -> Stmt:
 
 def finalize_reducer(
     reducer: Buffer, dst: Any = None, batch: int = 1, annotations: Any = None
-) -> Stmt | None:
-    """Every thread has the result from here on; copied to `dst` when that is given. batch changes no value.
+) -> Stmt | Deferred | None:
+    """Every thread has the result from here on; copied to `dst` when that is given.
 
-    Raises BatchError for a batch that is not a divisor of the number of elements.
+    batch: how many elements threads exchange at a time (no value depends on it). Raises BatchError for a
+    batch that is not a divisor of the number of elements.
     """
     del annotations
     count = math.prod(reducer.static_shape)
@@ -104,7 +106,21 @@ def finalize_reducer(
             why="that many elements are exchanged at once",
             fix="leave batch out",
         )
-    return None if dst is None else copy(reducer, dst)
+    copied = None if dst is None else copy(reducer, dst)
+    return copied if batch == 1 else Deferred(lambda walker, at: _batched(walker, reducer, batch, copied, at))
+
+
+def _batched(walker: Any, reducer: Buffer, batch: int, copied: Stmt | None, at: Loc | None) -> None:
+    """The folds into the reducer that were made ahead, in any open body, exchange `batch` at a time."""
+
+    def rule(node: Any) -> Any:
+        into = isinstance(node, Reduce) and node.destination.buffer is reducer
+        return replace(node, batch=batch) if into else None
+
+    for body in walker.bodies:
+        body[:] = [transform(s, rule) for s in body]
+    if copied is not None:
+        walker.emit(copied, at)
 
 
 def split(

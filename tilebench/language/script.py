@@ -219,7 +219,7 @@ def _op(s: TileOp) -> tuple[str, list[str]]:
         case Reduce():
             options = _options(
                 dim=s.dim,
-                                clear=None if s.clear else False, nan_propagate=s.nan_propagate or None,
+                clear=None if s.clear else False, nan_propagate=s.nan_propagate or None,
                 batch=s.batch if s.batch != 1 else None,
             )  # fmt: skip
             return f"reduce_{s.kind}", [region(s.source), region(s.destination), *options]
