@@ -39,6 +39,7 @@ class FakeCuda:
         self.fail: dict[str, int] = {}
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.launches: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.launched_in: list[int] = []
         self.argument_sizes: list[int] = []
         self.context = 0
         self.sticky = 0
@@ -137,4 +138,5 @@ class FakeCuda:
         code, *_ = self._answer("cuLaunchKernel", (function, *numbers, stream))
         if code == 0:
             self.launches.append((tuple(numbers), values))
+            self.launched_in.append(self.context)
         return int(code)

@@ -90,10 +90,34 @@ def test_tensors_name_the_device_where_there_are_several() -> None:
     api = FakeCuda(devices=2)
     run = executable(api)
     run.launch(tensors(1 << 32, 1 << 32), {}, (1,))
-    assert api.context == 101
     run.launch(tensors(5, 6), {}, (1,))
-    assert api.context == 100
+    assert api.launched_in == [101, 100]
     assert names(api).count("cuModuleLoadData") == 2
+
+
+@pytest.mark.parametrize("before", [0, 100, 101, 999])
+def test_the_current_device_is_the_users_before_and_after_a_launch_elsewhere(before: int) -> None:
+    api = FakeCuda(devices=2)
+    api.context = before
+    run = executable(api)
+    for pointer in (1 << 32, 5):
+        run.launch(tensors(pointer, pointer), {}, (1,))
+        assert api.context == before
+        with run.workspace(64, 0, tensors(pointer, pointer)):
+            assert api.context == 100 + (pointer >> 32)
+        assert api.context == before
+    Gpu(api).synchronize(1)
+    assert api.context == before
+    assert api.launched_in == [101, 100]
+
+
+def test_a_launch_that_fails_elsewhere_tells_why_and_goes_back() -> None:
+    api = FakeCuda(devices=2)
+    api.context = 100
+    api.fail["cuLaunchKernel"] = 701
+    with pytest.raises(GpuError, match="fewer threads"):
+        executable(api).launch(tensors(1 << 32, 1 << 32), {}, (1,))
+    assert api.context == 100
 
 
 @pytest.mark.parametrize(("shared", "asked"), [(0, False), (48 * 1024, False), (48 * 1024 + 1, True)])

@@ -364,8 +364,23 @@ def supervise(
     return left
 
 
+def bus_address() -> str | None:
+    """Where the first GPU that CUDA sees is: nvidia-smi numbers them all, CUDA those that are visible."""
+    from cuda.bindings import driver
+
+    driver.cuInit(0)
+    code, device = driver.cuDeviceGet(0)
+    if int(code):
+        return None
+    code, where = driver.cuDeviceGetPCIBusId(32, device)
+    return None if int(code) else where.split(b"\0")[0].decode()
+
+
 def sense(watch: Watch) -> subprocess.Popen[str] | None:
     """nvidia-smi twice a second into watch.sensors; None where there is none."""
+    where = bus_address()
+    if where is None:
+        return None
     query = [
         "nvidia-smi",
         "--query-gpu=clocks.sm,power.draw",
@@ -373,7 +388,7 @@ def sense(watch: Watch) -> subprocess.Popen[str] | None:
         "-lms",
         "500",
         "-i",
-        "0",
+        where,
     ]
     try:
         child = subprocess.Popen(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -212,15 +212,18 @@ def evaluate(e: Expr, symbols: Mapping[Var, int]) -> int | None:
 
 @dataclass(frozen=True)
 class Call:
-    """A checked call: arguments in the order of Kernel.params, values of the symbols, the grid."""
+    """A checked call: arguments in the order of Kernel.params, values of the symbols, the grid; device: of
+    the tensors, 'cpu' or 'cuda:1', '' without any.
+    """
 
     arguments: tuple[Argument, ...]
     symbols: Mapping[Var, int]
     grid: tuple[int, ...]
     views: tuple[TensorView | None, ...]
+    device: str = ""
 
     def without_tensors(self) -> Call:
-        """Its symbols and grid alone, which keep no memory alive."""
+        """Its symbols, grid and device alone, which keep no memory alive."""
         return replace(self, arguments=(), views=())
 
 
@@ -457,7 +460,8 @@ def bind(
         if isinstance(p.value, Var) and not p.value.dtype.is_float and not isinstance(a, TensorArgument)
     }
     grid = tuple(_grid_extent(e, {**symbols, **scalars}, kernel) for e in kernel.grid)
-    return Call(tuple(arguments), symbols, grid, tuple(views))
+    device = next((v.device for v in views if v is not None and 0 not in v.shape), "")
+    return Call(tuple(arguments), symbols, grid, tuple(views), device)
 
 
 def _grid_extent(e: Expr, symbols: Mapping[Var, int], kernel: Kernel) -> int:

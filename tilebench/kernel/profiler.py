@@ -204,7 +204,7 @@ class Profiler:
         CUPTI is missing, else that is LaunchError TB617. On the CPU the wall clock is read.
         """
         del ignored
-        from tilebench.kernel.target import device_of
+        from tilebench.kernel.target import device_of, on_device_of
 
         inputs = (
             list(input_tensors)
@@ -212,11 +212,12 @@ class Profiler:
             else self.inputs(extents=dynamic_symbolic_constraints)
         )
         run = (lambda: func(*inputs)) if func is not None else self.kernel.bind(*inputs)
-        times = measure(
-            run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat, backend=backend,
-            fallback=fallback,
-            device=device_of(self.kernel.target) if func is None else None,
-        )  # fmt: skip
+        with on_device_of(inputs):
+            times = measure(
+                run, warmup_ms=warmup, rep_ms=rep, warmup_count=n_warmup, repeat_count=n_repeat,
+                backend=backend, fallback=fallback,
+                device=device_of(self.kernel.target) if func is None else None,
+            )  # fmt: skip
         return times.summary(return_mode, quantiles)
 
 

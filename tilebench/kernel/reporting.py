@@ -537,12 +537,14 @@ def _sizes(kernel: Kernel) -> dict[Var, int]:
 
 
 def device_label(kernel: Kernel) -> str:
-    """The name of the GPU or CPU that the kernel runs on, '' when there is none."""
+    """The name of the GPU (that of the last call) or CPU that the kernel runs on, '' when there is none."""
     if device_of(kernel.target) == "cuda":
         try:
             from tilebench.backends.cuda import driver
 
-            return driver.device_name() if driver.available() else ""
+            last = kernel.last_call.device if kernel.last_call else ""
+            index = int(last.removeprefix("cuda:")) if last.startswith("cuda:") else None
+            return driver.device_name(index) if driver.available() else ""
         except ImportError:
             return ""
     from tilebench.profiling.cpu_peaks import cpu_name

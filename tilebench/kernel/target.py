@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -51,6 +54,18 @@ def device_of(target: Target) -> str:
     `is_absent`).
     """
     return "cuda" if target.kind == "cuda" and gpu_arch() is not None else "cpu"
+
+
+def on_device_of(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """Makes the GPU of these tensors torch's current one: what is timed, stamped and named is then the GPU
+    that the kernel runs on. Without a tensor on a GPU nothing changes.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return nullcontext()
+    on_gpus = (v.device for v in values if isinstance(v, torch.Tensor) and v.device.type == "cuda")
+    device = next(on_gpus, None)
+    return nullcontext() if device is None else torch.cuda.device(device)
 
 
 def is_absent(target: Target) -> bool:

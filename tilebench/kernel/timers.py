@@ -23,7 +23,7 @@ from tilebench.kernel import args, timing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.emulate import refuse_several
 from tilebench.kernel.reporting import bar_names, device_label, span
-from tilebench.kernel.target import is_absent
+from tilebench.kernel.target import is_absent, on_device_of
 from tilebench.passes.stages import Lowered, Partitioned
 from tilebench.profiling import measured
 from tilebench.profiling.benchmark import Times
@@ -94,7 +94,8 @@ def trace_warps(
         refuse_several(kernel, OPTION)
         if kind == "emu" or is_absent(kernel.target):
             return _simulated(kernel, twin, values, block, predicted, capacity)
-        return _measured(kernel, twin, values, block, predicted, capacity, rounds)
+        with on_device_of(values):
+            return _measured(kernel, twin, values, block, predicted, capacity, rounds)
     except TileError as error:
         if isinstance(error, LaunchError) and error.code == "TB614":
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilebench.kernel.target import device_of
+from tilebench.kernel.target import device_of, on_device_of
 from tilebench.profiling.benchmark import Times, measure
 from tilebench.report import Figure
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 def bench(kernel: Kernel, values: Sequence[Any], rounds: int) -> Times:
     """Time `rounds` launches with these values, which are changed."""
-    return measure(
-        lambda: kernel.launch(values), warmup_ms=10, rep_ms=100, repeat_count=rounds,
-        device=device_of(kernel.target),
-    )  # fmt: skip
+    with on_device_of(values):
+        return measure(
+            lambda: kernel.launch(values), warmup_ms=10, rep_ms=100, repeat_count=rounds,
+            device=device_of(kernel.target),
+        )  # fmt: skip
 
 
 def figure(times: Times, device: str) -> Figure:

@@ -19,7 +19,7 @@ from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, outputs, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.program import complete
-from tilebench.kernel.target import device_of
+from tilebench.kernel.target import device_of, on_device_of
 from tilebench.profiling.stopwatch import Stopwatch, Stopwatches
 
 ORACLE_BLOCKS = 4
@@ -81,6 +81,10 @@ class Bench:
 
     def load(self, number: int) -> str:
         """See Runner."""
+        with on_device_of(self._inputs):
+            return self._load(number)
+
+    def _load(self, number: int) -> str:
         from tilebench.tuning.build import reason_of
 
         try:
@@ -102,9 +106,10 @@ class Bench:
     def time(self, numbers: Sequence[int], rounds: int) -> tuple[list[list[float]], str]:
         """See Runner."""
         samples: dict[int, list[float]] = {n: [] for n in numbers}
-        for turn in range(rounds):
-            for n in numbers if turn % 2 == 0 else list(reversed(numbers)):
-                samples[n].append(self._watches[n]())
+        with on_device_of(self._inputs):
+            for turn in range(rounds):
+                for n in numbers if turn % 2 == 0 else list(reversed(numbers)):
+                    samples[n].append(self._watches[n]())
         return [samples[n] for n in numbers], ""
 
     def drop(self, number: int) -> None:

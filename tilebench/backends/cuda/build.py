@@ -250,14 +250,13 @@ class CudaExecutable:
     def workspace(self, size: int, stream: int, arguments: Sequence[Argument]) -> Generator[int]:
         """The address of `size` bytes on the arguments' device, which are given back on the stream."""
         gpu = self._find_gpu()
-        gpu.enter(self._device(gpu, arguments))
-        pointer = int(
-            gpu.check(gpu.api.cuMemAllocAsync(size, stream), "allocate a workspace", f"{size} bytes")
-        )
-        try:
-            yield pointer
-        finally:
-            gpu.api.cuMemFreeAsync(pointer, stream)
+        with gpu.on(self._device(gpu, arguments)):
+            made = gpu.api.cuMemAllocAsync(size, stream)
+            pointer = int(gpu.check(made, "allocate a workspace", f"{size} bytes"))
+            try:
+                yield pointer
+            finally:
+                gpu.api.cuMemFreeAsync(pointer, stream)
 
     def _find_gpu(self) -> Gpu:
         if self._gpu is not None:

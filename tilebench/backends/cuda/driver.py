@@ -11,7 +11,8 @@ import ctypes
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -206,6 +207,26 @@ class Gpu:
         """Forget which context this thread is in: the next `enter` asks the driver."""
         self._entered.context = None
 
+    @contextmanager
+    def on(self, index: int) -> Generator[None]:
+        """Work on a device, after which this thread is in the context that it was in: torch's current device
+        is that of the context, and is the user's to choose.
+        """
+        if self.devices == 1:
+            self.enter(index)
+            yield
+            return
+        before = self.check(self.api.cuCtxGetCurrent(), "read the current context")
+        changed = int(self.enter(index)) != int(before)
+        try:
+            yield
+        except BaseException:
+            if changed:
+                self.api.cuCtxSetCurrent(before)  # the first failure is the one to tell
+            raise
+        if changed:
+            self.check(self.api.cuCtxSetCurrent(before), "go back to the context before")
+
     def device_of_pointer(self, pointer: int) -> int:
         """The device that holds an address. CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL is 9."""
         kind = getattr(self.api, "CUpointer_attribute", int)
@@ -215,14 +236,14 @@ class Gpu:
 
     def memory(self, index: int) -> tuple[int, int]:
         """(free, total) bytes of a device."""
-        self.enter(index)
-        free, total = self.check(self.api.cuMemGetInfo(), "read the free memory")
+        with self.on(index):
+            free, total = self.check(self.api.cuMemGetInfo(), "read the free memory")
         return int(free), int(total)
 
     def synchronize(self, index: int | None = None) -> None:
         """Wait for the device. Raises GpuError for a fault of any kernel before."""
-        self.enter(self.current_device() if index is None else index)
-        self.check(self.api.cuCtxSynchronize(), "wait for the device")
+        with self.on(self.current_device() if index is None else index):
+            self.check(self.api.cuCtxSynchronize(), "wait for the device")
 
     # ---------------------------------------------------------------- kernels
 
@@ -239,7 +260,10 @@ class Gpu:
 
     def load(self, index: int, binary: bytes, entry: str, shared_bytes: int) -> LoadedKernel:
         """Load a cubin on a device and find its kernel, ready for `shared_bytes` of dynamic shared memory."""
-        self.enter(index)
+        with self.on(index):
+            return self._load(index, binary, entry, shared_bytes)
+
+    def _load(self, index: int, binary: bytes, entry: str, shared_bytes: int) -> LoadedKernel:
         module = self.check(self.api.cuModuleLoadData(binary), "load the kernel's binary")
         function = self.check(
             self.api.cuModuleGetFunction(module, entry.encode()), "find the kernel in its binary"
@@ -256,8 +280,10 @@ class Gpu:
 
     def occupancy(self, kernel: LoadedKernel, threads: int, shared_bytes: int) -> int:
         """Blocks of the kernel that fit on one SM, by the driver."""
-        self.enter(kernel.device)
-        found = self.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel.function, threads, shared_bytes)
+        with self.on(kernel.device):
+            found = self.api.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                kernel.function, threads, shared_bytes
+            )
         return int(self.check(found, "compute the occupancy"))
 
 
@@ -300,7 +326,8 @@ class LoadedKernel:
     ) -> Callable[[int, int], None]:
         """`launch` with all but (stream, arguments) settled, and already in C's form."""
         shape = grid, threads, shared_bytes
-        enter, device, launch_kernel = self.gpu.enter, self.device, self.gpu.launch_kernel
+        gpu, device = self.gpu, self.device
+        enter, launch_kernel = gpu.enter, gpu.launch_kernel
         x, y, z, one = (_UNSIGNED(n) for n in (*grid, 1))
         handle, block, shared, nothing = (
             _POINTER(self._handle), _UNSIGNED(threads), _UNSIGNED(shared_bytes), _POINTER()
@@ -312,7 +339,11 @@ class LoadedKernel:
             if code:
                 self._mend(code, shape, stream, arguments)
 
-        return run
+        def run_there(stream: int, arguments: int) -> None:
+            with gpu.on(device):
+                run(stream, arguments)
+
+        return run if gpu.devices == 1 else run_there
 
     def _mend(
         self, code: int, shape: tuple[tuple[int, int, int], int, int], stream: int, arguments: int
@@ -333,8 +364,8 @@ class LoadedKernel:
         if finalizing():  # bound above: this module's own names may be gone by then
             return
         try:
-            self.gpu.enter(self.device)
-            self.gpu.api.cuModuleUnload(self.module)
+            with self.gpu.on(self.device):
+                self.gpu.api.cuModuleUnload(self.module)
         except GpuError:
             pass  # the context is gone, and the module with it
 

@@ -44,9 +44,12 @@ class PreparedLaunch:
             self._run(stream, pack.address)
 
     def _with_workspaces(self, values: list[Any], stream: int) -> None:
+        with self._kernel.gpu.on(self._kernel.device):
+            self._queued_with_workspaces(values, stream)
+
+    def _queued_with_workspaces(self, values: list[Any], stream: int) -> None:
         kernel, pack = self._kernel, self._pack
         gpu = kernel.gpu
-        gpu.enter(kernel.device)
         found: list[int] = []
         try:
             for size in self._workspaces:

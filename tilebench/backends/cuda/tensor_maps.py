@@ -72,9 +72,12 @@ class TensorMaps:
         key = self._key(values)
         found = self._kept.get(key)
         if found is None:
-            gpu.enter(device)
             known = {v: const(int(values[self._places[v]]), v.dtype) for v in self._variables}
-            found = b"".join(_encode(gpu, m, int(values[self._places[m.memory]]), known) for m in self._maps)
+            addresses = [int(values[self._places[m.memory]]) for m in self._maps]
+            with gpu.on(device):
+                found = b"".join(
+                    _encode(gpu, m, a, known) for m, a in zip(self._maps, addresses, strict=True)
+                )
             if len(self._kept) >= _KEPT_AT_MOST:
                 self._kept.clear()
             self._kept[key] = found
