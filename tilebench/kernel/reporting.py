@@ -610,7 +610,8 @@ def _performance(
     else:
         from tilebench.profiling.cpu_peaks import cpu_name, peaks
 
-        gflops, gb_s = peaks()
+        us = measured.value if measured else 0.0
+        gflops, gb_s = peaks((work.flops / us / 1e3, work.tensor_bytes / us / 1e3) if us else (0.0, 0.0))
         info = model.cpu_roofline(work, cpu_name(), gflops, gb_s, measured, point)
     if history:
         import dataclasses
