@@ -281,6 +281,20 @@ def test_a_bench_shows_its_median_spread_rounds_and_device() -> None:
     assert figure.device
 
 
+@pytest.mark.parametrize(
+    ("target", "name"), [("emu:sm_80", "emulator_time_ms"), ("interp", "interpreter_time_ms")]
+)
+@pytest.mark.parametrize("rounds", [0, 3])
+def test_how_long_imitating_a_device_took_is_called_that(target: str, name: str, rounds: int) -> None:
+    result = add(target, bench=rounds)
+    assert "run_ms" not in result.report.figures
+    figure = result.report.figures[name]
+    assert (figure.provenance, figure.rounds or 0) == ("measured", rounds)
+    assert figure.note.endswith("of imitating it, not a time of the kernel")
+    assert "time of a run" not in str(result)
+    assert name.replace("_", " ").removesuffix(" ms") in str(result)
+
+
 def test_a_kernel_that_was_at_hand_says_so() -> None:
     namespace = {"N": 96, "DTYPE": "float32"}
     text = ADD.replace("Kernel(2", "Kernel(3")

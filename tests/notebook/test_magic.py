@@ -62,7 +62,7 @@ def test_options_reach_the_run(shell: Any) -> None:
     shell.run_cell("y = torch.empty_like(x); three(x, y); ok = torch.equal(y, x * 3)")
     assert shell.user_ns["ok"] is True
     data = bundle(run(shell, "--target interp --bench 3"))
-    assert data[REPORT_MIME]["report"]["figures"]["run_ms"]["provenance"] == "measured"
+    assert data[REPORT_MIME]["report"]["figures"]["interpreter_time_ms"]["provenance"] == "measured"
 
 
 def test_inputs_are_made_up_from_the_shapes(shell: Any) -> None:

@@ -210,7 +210,7 @@ def test_static_quiet_seed_and_traceback(shell: Any) -> None:
 
 
 def test_isolate(shell: Any) -> None:
-    assert report(run(shell, "--isolate --bench 3"))["figures"]["run_ms"]["rounds"] == 3
+    assert report(run(shell, "--isolate --bench 3"))["figures"]["interpreter_time_ms"]["rounds"] == 3
     wrong = CELL.replace("T.copy(X[bx * BLOCK], f)", "pass")
     for line in ("--isolate", ""):
         out = words(run(shell, line, wrong))

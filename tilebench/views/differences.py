@@ -38,6 +38,8 @@ LEVELS = ("cell", "tile", "thread", "cuda", "ptx", "sass", "llvm", "asm")
 FIRST = ("run_ms", "predicted_us")
 PARTS_OF_COMPILE = frozenset(["emit_ms", "nvrtc_ms", "build_ms", "ptxas_ms", "llvm_ms", "optimise_ms"])
 """Shown in the figures, too much for a card: `compile time` has them in it."""
+IMITATIONS = frozenset(["emulator_time_ms", "interpreter_time_ms"])
+"""How long it takes to imitate a device says nothing of the kernel."""
 
 Group = Literal["setting", "resource", "time", "instruction", "result"]
 Verdict = Literal["better", "worse", ""]
@@ -97,10 +99,10 @@ def _deltas(before: Report, after: Report) -> list[Delta]:
     names = dict.fromkeys((*FIRST, *before.figures, *after.figures))
     for name in names:
         old, new = before.figures.get(name), after.figures.get(name)
-        if name in PARTS_OF_COMPILE or (old is None and new is None):
+        if name in PARTS_OF_COMPILE | IMITATIONS or (old is None and new is None):
             continue
         if name == "run_ms" and not (_runs_there(before) and _runs_there(after)):
-            continue  # how long it takes to imitate a device says nothing of the kernel
+            continue  # reports of older versions call imitating one a run
         group: Group = "time" if name.endswith(("_us", "_ms")) else "resource"
         of_kernel = name in FIRST or (group == "resource" and name not in ("flops", "bytes"))
         judged = True if of_kernel else None
