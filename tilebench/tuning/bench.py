@@ -21,6 +21,7 @@ from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.program import complete
 from tilebench.kernel.target import device_of, on_device_of
 from tilebench.profiling.stopwatch import Stopwatch, Stopwatches
+from tilebench.report import LARGEST_RATIO, DiffInfo
 
 ORACLE_BLOCKS = 4
 """Blocks of a candidate that the oracle evaluates."""
@@ -144,11 +145,18 @@ def judge(
                 param.name, *verify.host_values(value, param.name), references[param.name], kernel=kernel
             )
             if diff.verdict == "fail":
-                return (
-                    f"wrong result: {diff.wrong} of {diff.checked} elements of {param.name} are off, "
-                    f"the worst by {diff.max_ratio:.3g} times the oracle's bound"
-                )
+                return _off(diff)
     return _unwritten(kernel, after, references)
+
+
+def _off(diff: DiffInfo) -> str:
+    """How far the elements are off; a ratio to a bound of 0, or to a value that is none, is not said."""
+    said = f"wrong result: {diff.wrong} of {diff.checked} elements of {diff.output} are off"
+    if diff.special:
+        said += f", {diff.special} of them NaN or infinite on one side"
+    if diff.max_ratio < LARGEST_RATIO:
+        return said + f", the worst by {diff.max_ratio:.3g} times the oracle's bound"
+    return said + (f", the largest error is {diff.max_abs:.3g}" if diff.wrong > diff.special else "")
 
 
 def _oracle(kernel: Kernel, before: Sequence[Any], rule: Rule) -> Mapping[str, verify.Reference]:
