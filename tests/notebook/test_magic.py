@@ -161,6 +161,17 @@ def test_loading_twice_is_loading_once(shell: Any) -> None:
     assert len(shell.Completer.custom_matchers) == before
 
 
+def test_what_was_made_is_known_after_a_reload(shell: Any) -> None:
+    run(shell, "--target interp --args x --as kept --quiet")
+    shell.run_line_magic("tile", "config static=True")
+    shell.run_line_magic("reload_ext", "tilebench")
+    with capture_output() as out:
+        shell.run_line_magic("tile", "list")
+    assert "kept" in out.stdout
+    assert shell.tilebench_magics.changes == {"static": True}
+    shell.run_line_magic("tile", "config static=False")
+
+
 def test_an_error_in_a_plain_cell_names_the_cell(shell: Any) -> None:
     cell = CELL.replace("* FACTOR", "* missing")
     with capture_output() as out:

@@ -7,15 +7,17 @@ from typing import Any
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by IPython. Loading twice changes nothing."""
+    """Called by IPython. Loading twice changes nothing; what was made before an unloading is still known."""
     from tilebench.notebook import linter
     from tilebench.notebook.completion import install
     from tilebench.notebook.magic import TileMagics
 
     if getattr(shell, "tilebench_magics", None) is not None:
         return
-    shell.tilebench_magics = TileMagics(shell)
-    shell.register_magics(shell.tilebench_magics)
+    magics = shell.tilebench_magics = TileMagics(shell)
+    if (before := getattr(shell, "tilebench_unloaded", None)) is not None:
+        magics.results, magics.names, magics.changes = before.results, before.names, before.changes
+    shell.register_magics(magics)
     install(shell)
     linter.install(shell)
     if "T" not in shell.user_ns:
@@ -36,7 +38,7 @@ def unload_ipython_extension(shell: Any) -> None:
         shell.magics_manager.magics[kind].pop("tile", None)
     remove(shell)
     linter.remove(shell)
-    shell.tilebench_magics = None
+    shell.tilebench_unloaded, shell.tilebench_magics = shell.tilebench_magics, None
 
 
 def warm() -> None:
