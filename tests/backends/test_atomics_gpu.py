@@ -10,7 +10,7 @@ import pytest
 
 from tests.compiles import programs
 from tests.traps import test_atomics as cases
-from tests.traps.running import check_on_gpu
+from tests.traps.running import repeat_on_gpu
 from tilebench.ir.dtype import decode
 
 pytestmark = pytest.mark.gpu
@@ -43,8 +43,7 @@ pytestmark = pytest.mark.gpu
 def test_the_programs_of_the_traps(
     case: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "check", check_on_gpu)
-    case(*arguments)
+    repeat_on_gpu(case, arguments, monkeypatch)
 
 
 def test_every_vector_is_added_element_by_element() -> None:

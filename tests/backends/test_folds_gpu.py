@@ -12,7 +12,7 @@ import torch
 import tilebench
 from tests.compiles import programs
 from tests.traps import test_folds as cases
-from tests.traps.running import check_on_gpu
+from tests.traps.running import repeat_on_gpu
 from tilebench.ir.dtype import CANONICAL_NAN, encode
 from tilebench.ir.thread import Program
 
@@ -44,8 +44,7 @@ def keep(X: T.Tensor((4,), "{dtype}"), Y: T.Tensor((4,), "{dtype}")):
 def test_the_programs_of_the_traps(
     case: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "check", check_on_gpu)
-    case(*arguments)
+    repeat_on_gpu(case, arguments, monkeypatch)
 
 
 def values_with_nan(program: Program) -> dict[str, np.ndarray]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from tilebench.compiler import analyse
 from tilebench.ir.tile import Kernel
 from tilebench.passes.check import check
 from tilebench.passes.lower import lower
@@ -13,6 +16,13 @@ from tilebench.passes.select import select
 from tilebench.passes.stages import Lowered, Placed
 from tilebench.passes.sync import synchronise
 from tilebench.targets import parse
+
+S = TypeVar("S")
+
+
+def stage(kernel: Kernel, kind: type[S], target: str = "emu:sm_90a") -> S:
+    """The stage of this kind, by the whole order of passes."""
+    return analyse(kernel, parse(target)).stage(kind)
 
 
 def placed(kernel: Kernel, target: str = "emu:sm_80") -> Placed:

@@ -6,7 +6,7 @@ from typing import Any
 
 import tilebench.language as T
 from tests.kernels import programs, programs_attention
-from tests.passes.test_handover import stage
+from tests.passes.lowering import stage
 from tilebench.ir.hopper import FenceProxyAsync, MBarrierArrive, Wgmma
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Role

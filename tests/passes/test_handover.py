@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.passes.emulated import assert_emulated_is_interp
+from tests.passes.lowering import stage
 from tests.passes.pipelined_kernels import attention, pipelined_gemm
-from tilebench.compiler import analyse
 from tilebench.ir.expr import Var, binary, const
 from tilebench.ir.hopper import BulkLoad, BulkStore, SetMaxRegisters, Wgmma, WgmmaWait
 from tilebench.ir.rewrite import transform, walk
@@ -23,17 +23,12 @@ from tilebench.ops.elementwise import clear
 from tilebench.ops.examples import Draft
 from tilebench.ops.gemm import gemm
 from tilebench.passes.stages import Lowered, Partitioned, Scheduled, Selected, Synchronised
-from tilebench.targets import parse
 
 HOPPER = "emu:sm_90a"
 
 
 def configured(kernel: Kernel, **configs: object) -> Kernel:
     return dataclasses.replace(kernel, attributes={**kernel.attributes, "pass_configs": configs})
-
-
-def stage(kernel: Kernel, kind: type[Any], target: str = HOPPER) -> Any:
-    return analyse(kernel, parse(target)).stage(kind)
 
 
 def nodes(kernel: Kernel, kind: type[Any]) -> list[Any]:

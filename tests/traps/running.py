@@ -74,6 +74,14 @@ def check_on_gpu(
         np.testing.assert_array_equal(got.cpu().numpy(), right)
 
 
+def repeat_on_gpu(
+    case: Callable[..., None], arguments: Sequence[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test of this folder with arguments of its own, on this machine's GPU alone."""
+    monkeypatch.setitem(case.__globals__, "check", check_on_gpu)
+    case(*arguments)
+
+
 def refused(make: Callable[[], Any], code: str, marker: str, target: str = "emu:sm_90a") -> TileError:
     """Making and compiling the program fails with this code, on the line of its text that has `marker`."""
     with pytest.raises(TileError) as caught:
