@@ -109,6 +109,7 @@ struct f16 { unsigned short x; };
 struct bf16 { unsigned short x; };
 struct e4m3 { unsigned char x; };
 struct e5m2 { unsigned char x; };
+struct e8m0 { unsigned char x; };
 static inline float to_f32(f16 h) { _Float16 f; memcpy(&f, &h, 2); return (float)f; }
 static inline float to_f32(bf16 h) { return __uint_as_float((unsigned)h.x << 16); }
 static inline f16 to_f16(float v) { _Float16 f = (_Float16)v; f16 r; memcpy(&r, &f, 2); return r; }

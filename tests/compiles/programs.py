@@ -174,7 +174,7 @@ def conversions(arch: str) -> Program:
     )
 
 
-PAIRED = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
+PAIRED = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu")
 """Types whose neighbours are converted two at a time."""
 
 

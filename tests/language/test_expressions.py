@@ -279,8 +279,8 @@ def test_types_that_can_only_be_named_are_refused_where_they_are_used() -> None:
     import tilebench.language as T
 
     assert T.float32x2.lanes == 2
-    assert (T.float8_e8m0fnu.bits, T.float4_e2m1fn == "float4_e2m1fn") == (8, True)
-    for text in ("s = T.alloc_shared((4,), T.float8_e8m0fnu)", "A[0, 0] = T.cast(1.0, T.float6_e2m3fn)"):
+    assert (T.float8_e5m2fnuz.bits, T.float4_e2m1fn == "float4_e2m1fn") == (8, True)
+    for text in ("s = T.alloc_shared((4,), T.float8_e5m2fnuz)", "A[0, 0] = T.cast(1.0, T.float6_e2m3fn)"):
         error = refused_body(text)
         assert error.code == "TB121"
         assert "element type is not supported" in error.why

@@ -1,4 +1,5 @@
-"""float8_e5m2 has infinities, float8_e4m3 has none; finite values saturate in both."""
+"""float8_e5m2 has infinities, float8_e4m3 has none; finite values saturate in both. float8_e8m0fnu has powers
+of two alone."""
 
 import math
 
@@ -64,3 +65,65 @@ def test_the_oracle_takes_a_scalar_as_the_kernel_does():
     kernel = tilebench.compile(f, target="interp")
     right = oracle_references(kernel, [np.full(64, -0.1, np.float32), 0.1])["A"]
     assert (right.value == 0).all(), "0.1 is rounded to float32 before it is added"
+
+
+SCALES = [0.0, -0.0, 1.0, 1.5, -3.0, 4.0, 2.0**127, 3e38, math.inf, -math.inf, math.nan, 2.0**-127, 2.0**-149,
+          1.001 * 2.0**-127, 2.0**-126, 0.75]  # fmt: skip
+EXPONENTS = [0, 0, 127, 128, 129, 129, 254, 254, 254, 254, 255, 0, 0, 1, 1, 127]
+
+
+def scale_by_rows(rows, columns):
+    @T.prim_func
+    def f(
+        X: T.Tensor((rows, columns), "float32"), E: T.Tensor((rows,), "float8_e8m0fnu"),
+        Made: T.Tensor((rows,), "float8_e8m0fnu"), Y: T.Tensor((rows, columns), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((rows, columns), "float32")
+            e = T.alloc_shared((rows,), "float8_e8m0fnu")
+            T.copy(X, x)
+            T.copy(E, e)
+            for i in T.Parallel(rows):
+                Made[i] = X[i, 0]
+            for i, j in T.Parallel(rows, columns):
+                Y[i, j] = x[i, j] * T.cast(e[i], "float32")
+
+    return f
+
+
+@pytest.mark.parametrize("target", ["interp", "cpu", "emu:sm_80", "emu:sm_90a"])
+def test_a_scale_of_exponents_alone(target):
+    rows, columns = len(SCALES), 8
+    x = torch.tensor(SCALES)[:, None].expand(rows, columns).contiguous()
+    e = torch.arange(120, 120 + rows, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    made, y = torch.zeros(rows, dtype=torch.float8_e8m0fnu), torch.zeros(rows, columns)
+    program = scale_by_rows(rows, columns)
+    if target.startswith("emu"):
+        emulate(tilebench.compile(program, target="interp"), x, e, made, y, target=target)
+    else:
+        tilebench.compile(program, target=target)(x, e, made, y)
+    assert made.view(torch.uint8).tolist() == EXPONENTS
+    torch.testing.assert_close(y, x * e.float()[:, None], rtol=0, atol=0, equal_nan=True)
+
+
+def test_every_power_of_two_survives_a_round_trip():
+    kind = parse_dtype("float8_e8m0fnu")
+    codes = np.arange(256, dtype=np.uint8)
+    assert (encode(decode(codes, kind), kind) == codes).all()
+    assert (decode(codes[:-1], kind) == 2.0 ** np.arange(-127, 128)).all()
+    reference = torch.from_numpy(codes).view(torch.float8_e8m0fnu).float().numpy()
+    assert np.array_equal(decode(codes, kind), reference, equal_nan=True)
+
+
+def test_a_scale_is_never_less_than_what_it_scales():
+    kind = parse_dtype("float8_e8m0fnu")
+    values = 2.0 ** np.random.default_rng(0).uniform(-127, 127, 999).astype(np.float32)
+    scales = decode(encode(values, kind), kind)
+    assert ((scales >= values) & (scales < 2 * values)).all()
+
+
+def test_exponents_alone_have_no_infinity_and_a_smallest_value():
+    with pytest.raises(tilebench.TileError, match="float8_e8m0fnu has no infinity"):
+        T.infinity(T.float8_e8m0fnu)
+    assert T.float8_e8m0fnu.min == 2.0**-127
+    assert T.float8_e8m0fnu.max == 2.0**127

@@ -75,6 +75,8 @@ class DType:
     @property
     def min(self) -> float | int:
         """Lowest finite value."""
+        if self.name == "float8_e8m0fnu":
+            return 2.0**-127
         if self.is_float:
             return -_LARGEST[self.name]
         return 0 if self.kind != "int" else -(1 << (self.bits - 1))
@@ -99,12 +101,13 @@ bfloat16 = _make("bfloat16", "float", 16)
 tfloat32 = _make("tfloat32", "float", 32)
 float8_e4m3 = _make("float8_e4m3", "float", 8)
 float8_e5m2 = _make("float8_e5m2", "float", 8)
+float8_e8m0fnu = _make("float8_e8m0fnu", "float", 8)
 
 DTYPES: dict[str, DType] = {
     d.name: d
     for d in (
         bool_, int4, int8, int16, int32, int64, uint4, uint8, uint16, uint32, uint64,
-        float16, bfloat16, float32, tfloat32, float64, float8_e4m3, float8_e5m2,
+        float16, bfloat16, float32, tfloat32, float64, float8_e4m3, float8_e5m2, float8_e8m0fnu,
     )
 }  # fmt: skip
 ALIASES = {
@@ -115,18 +118,24 @@ ALIASES = {
 }  # fmt: skip
 _STORAGE = {
     "bool": "bool", "int4": "int8", "uint4": "uint8", "bfloat16": "uint16", "tfloat32": "float32",
-    "float8_e4m3": "uint8", "float8_e5m2": "uint8",
+    "float8_e4m3": "uint8", "float8_e5m2": "uint8", "float8_e8m0fnu": "uint8",
     **{n: n for n in DTYPES if re.fullmatch(r"u?int(8|16|32|64)|float(16|32|64)", n)},
 }  # fmt: skip
-_COMPUTE = {"bfloat16": "float32", "float8_e4m3": "float32", "float8_e5m2": "float32"}
+_COMPUTE = {
+    "bfloat16": "float32",
+    "float8_e4m3": "float32",
+    "float8_e5m2": "float32",
+    "float8_e8m0fnu": "float32",
+}
 _ROUNDOFF = {
     "float64": 2.0**-53, "float32": 2.0**-24, "tfloat32": 2.0**-11, "float16": 2.0**-11, "bfloat16": 2.0**-8,
     "float8_e4m3": 2.0**-4, "float8_e5m2": 2.0**-3,
+    "float8_e8m0fnu": 1.0,
 }  # fmt: skip
 _LARGEST = {
     "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max),
     "tfloat32": float(np.finfo(np.float32).max), "float16": 65504.0, "bfloat16": 3.3895313892515355e38,
-    "float8_e4m3": 448.0, "float8_e5m2": 57344.0,
+    "float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e8m0fnu": 2.0**127,
 }  # fmt: skip
 
 
@@ -196,7 +205,11 @@ def _minifloat_table(exponent_bits: int, mantissa_bits: int, finite_only: bool) 
     return (sign * value).astype(np.float32)
 
 
-_FP8 = {"float8_e4m3": _minifloat_table(4, 3, True), "float8_e5m2": _minifloat_table(5, 2, False)}
+_POWERS = np.append(2.0 ** np.arange(-127, 128), np.nan).astype(np.float32)
+_FP8 = {
+    "float8_e4m3": _minifloat_table(4, 3, True), "float8_e5m2": _minifloat_table(5, 2, False),
+    "float8_e8m0fnu": _POWERS,
+}  # fmt: skip
 
 
 def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
@@ -216,12 +229,18 @@ def encode(values: np.ndarray, dtype: DType) -> np.ndarray:
     """Bytes (storage form) of values; rounds to nearest even; finite values saturate in fp8.
 
     An infinity is one in float8_e5m2 too, and the largest finite value in float8_e4m3, which has none.
+    float8_e8m0fnu has powers of two alone, neither zero nor sign: magnitudes are rounded up, so that what is
+    divided by such a scale never overflows (as CUDA's cudaRoundPosInf does).
     """
     if dtype == "bfloat16":
         bits = np.asarray(values, dtype=np.float32).view(np.uint32)
         rounded = ((bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16).astype(np.uint16)
         nan = np.where(bits == CANONICAL_NAN << 16, np.uint16(CANONICAL_NAN), np.uint16(0x7FC0))
         return np.where(np.isnan(values), nan, rounded)
+    if dtype == "float8_e8m0fnu":
+        powers = np.asarray(values)
+        code = np.searchsorted(_POWERS[:-1], np.abs(powers)).clip(0, 254)
+        return np.where(np.isnan(powers), 255, code).astype(np.uint8)
     if dtype.name in _FP8:
         return _encode_fp8(np.asarray(values, dtype=np.float32), dtype)
     if dtype == "tfloat32":

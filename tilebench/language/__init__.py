@@ -219,11 +219,12 @@ from tilebench.ops.transpose import transpose
 
 (
     bool, int4, int8, int16, int32, int64, uint4, uint8, uint16, uint32, uint64, float16, bfloat16,
-    float32, tfloat32, float64, float8_e4m3, float8_e5m2, float, half, double, int, uint, short, long,
-    float8_e4m3fn, bool_, e4m3, e5m2, bf16, f16, f32, tf32, fp16, fp32,
+    float32, tfloat32, float64, float8_e4m3, float8_e5m2, float8_e8m0fnu, float, half, double, int, uint,
+    short, long, float8_e4m3fn, bool_, e4m3, e5m2, bf16, f16, f32, tf32, fp16, fp32,
 ) = (_SPELLINGS[name] for name in (
     "bool", "int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64",
-    "float16", "bfloat16", "float32", "tfloat32", "float64", "float8_e4m3", "float8_e5m2", "float", "half",
+    "float16", "bfloat16", "float32", "tfloat32", "float64", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu",
+    "float", "half",
     "double", "int", "uint", "short", "long", "float8_e4m3fn", "bool_", "e4m3", "e5m2", "bf16", "f16",
     "f32", "tf32", "fp16", "fp32",
 ))  # fmt: skip
@@ -352,6 +353,7 @@ __all__ = [
     "float8_e4m3",
     "float8_e4m3fn",
     "float8_e5m2",
+    "float8_e8m0fnu",
     "float16",
     "float32",
     "float64",

@@ -40,7 +40,7 @@ class ScalarType(DType, str):
 
 
 class NamedType(ScalarType):
-    """A type of TileLang's that a program may name (`T.float8_e8m0fnu`), but not compute with or store."""
+    """A type of TileLang's that a program may name (`T.float4_e2m1fn`), but not compute with or store."""
 
     def __new__(cls, name: str, *facts: Any) -> NamedType:
         """As of any ScalarType."""
@@ -66,7 +66,7 @@ NAMED: dict[str, NamedType] = {
     name: NamedType(name, "float", bits)
     for name, bits in {
         "float8_e3m4": 8, "float8_e4m3b11fnuz": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8,
-        "float8_e8m0fnu": 8, "float6_e2m3fn": 6, "float6_e3m2fn": 6, "float4_e2m1fn": 4,
+        "float6_e2m3fn": 6, "float6_e3m2fn": 6, "float4_e2m1fn": 4,
         "float4_e2m1_unpacked": 8,
     }.items()
 }  # fmt: skip

@@ -169,7 +169,7 @@ def isfinite(x: Any) -> Expr:
 def infinity(dtype: Any = "float32") -> Expr:
     """+inf of a float type."""
     kind = as_scalar(dtype)
-    if not kind.is_float or kind.name == "float8_e4m3":
+    if not kind.is_float or kind.name in ("float8_e4m3", "float8_e8m0fnu"):
         raise TypeTileError(
             "TB203",
             f"{kind} has no infinity",

@@ -118,7 +118,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "T.float16, T.int8, T.dtype(x)",
     ),
     (
-        "float4_ float6_ float8_e3m4 float8_e8m0 .*fnuz",
+        "float4_ float6_ float8_e3m4 .*fnuz",
         "this element type is not supported",
         "T.float8_e4m3, T.float8_e5m2 or a wider type",
     ),

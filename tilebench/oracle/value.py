@@ -10,7 +10,8 @@ import numpy as np
 from tilebench.ir.dtype import DType, round_to
 
 TINY = {
-    "float16": 2.0**-25, "float8_e4m3": 2.0**-10, "float8_e5m2": 2.0**-17, "bfloat16": 2.0**-134,
+    "float16": 2.0**-25, "float8_e4m3": 2.0**-10, "float8_e5m2": 2.0**-17, "float8_e8m0fnu": 2.0**-127,
+    "bfloat16": 2.0**-134,
     "float32": 2.0**-150, "tfloat32": 2.0**-137, "float64": 0.0,
 }  # fmt: skip
 """Half the smallest subnormal of each float type (float32: also what flush-to-zero may lose is charged by

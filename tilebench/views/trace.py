@@ -4,7 +4,7 @@ A value array is bytes in planes (all first bytes, then all second bytes ...), w
 
     f4 f8 i4 u1   as they are (float32, float64, int32, uint8)
     f2            float16: exact for float16 and fp8, 11 bits of a float32
-    b2            the upper half of a float32: exact for bfloat16, 8 bits of a float32
+    b2            the upper half of a float32: exact for bfloat16 and powers of two, 8 bits of a float32
     q1            0..252 from `low` to `high` of the write, then 253 -inf, 254 inf, 255 NaN
     e1            sizes of differences: 0 is 0, else 2**((c - 1) / 2.5 - 50) for c up to 253; 254 inf, 255 NaN
 """
@@ -34,9 +34,9 @@ def code_of(values: np.ndarray, dtype: str, precision: Precision) -> str:
     if not np.issubdtype(values.dtype, np.floating):
         fits = values.size == 0 or (int(values.min()) >= -(2**31) and int(values.max()) < 2**31)
         return "i4" if fits else "f8"
-    if dtype == "bfloat16":
+    if dtype in ("bfloat16", "float8_e8m0fnu"):
         return "b2"
-    if dtype == "float16" or dtype.startswith("float8"):
+    if dtype == "float16" or dtype in ("float8_e4m3", "float8_e5m2"):
         return "f2"
     if precision == "exact":
         return "f8" if values.dtype == np.float64 else "f4"

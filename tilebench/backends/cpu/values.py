@@ -172,6 +172,8 @@ class Values(Text):
     def _from_fp8(self, name: str, dtype: DType, w: int) -> V:
         """e5m2 is the high byte of a half; e4m3 moves to a half's fields and is scaled by 2**8 (exact)."""
         wide, half, single = vector("i16", w), vector("half", w), vector("float", w)
+        if dtype == "float8_e8m0fnu":
+            return self._from_e8m0(name, dtype, w)
         word = self.op(f"zext {vector('i8', w)} {name} to {wide}")
         if dtype == "float8_e5m2":
             up = self.op(f"shl {wide} {word}, {self._int(8, 'i16', w)}")
@@ -189,9 +191,33 @@ class Values(Text):
         out = self.choose(V(nan, bool_, w), self.constant(float("nan"), float32, w), scaled)
         return V(out.name, dtype, w)
 
+    def _from_e8m0(self, name: str, dtype: DType, w: int) -> V:
+        """The code is a float's exponent field; 0 is 2**-127, 255 is NaN."""
+        many, flags = vector("i32", w), vector("i1", w)
+        word = self.op(f"zext {vector('i8', w)} {name} to {many}")
+        bits = self.op(f"shl {many} {word}, {self._int(23, 'i32', w)}")
+        for code, pattern in ((0, 0x400000), (255, 0x7FFFFFFF)):
+            is_code = self.op(f"icmp eq {many} {word}, {self._int(code, 'i32', w)}")
+            bits = self.op(f"select {flags} {is_code}, {many} {self._int(pattern, 'i32', w)}, {many} {bits}")
+        return V(self.op(f"bitcast {many} {bits} to {vector('float', w)}"), dtype, w)
+
+    def _to_e8m0(self, v: V) -> str:
+        """The magnitude, rounded up to a power of two."""
+        many, flags, w = vector("i32", v.w), vector("i1", v.w), v.w
+        word = self.bits(V(v.name, float32, w), "i32")
+        a = self.op(f"and {many} {word}, {self._int(0x7FFFFFFF, 'i32', w)}")
+        up = self.op(f"add {many} {a}, {self._int(0x7FFFFF, 'i32', w)}")
+        code = self.op(f"lshr {many} {up}, {self._int(23, 'i32', w)}")
+        for test, at, value in (("ule", 0x400000, 0), ("ugt", 0x7F000000, 254), ("ugt", 0x7F800000, 255)):
+            found = self.op(f"icmp {test} {many} {a}, {self._int(at, 'i32', w)}")
+            code = self.op(f"select {flags} {found}, {many} {self._int(value, 'i32', w)}, {many} {code}")
+        return self.op(f"trunc {many} {code} to {vector('i8', w)}")
+
     def _to_fp8(self, v: V) -> str:
         """Nearest even, saturating: the magnitude is rounded to a multiple of the step of its binade."""
         w, dtype = v.w, v.dtype
+        if dtype == "float8_e8m0fnu":
+            return self._to_e8m0(v)
         mantissa, least, top, bias = (3, -6, 448.0, 7) if dtype == "float8_e4m3" else (2, -14, 57344.0, 15)
         many, single = vector("i32", w), vector("float", w)
         x = V(v.name, float32, w)

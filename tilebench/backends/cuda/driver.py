@@ -413,7 +413,7 @@ def _slot(dtype: DType | None) -> str:
         return "Q"
     letters = {
         "bool": "?7x", "float32": "f4x", "tfloat32": "f4x", "float64": "d", "float16": "H6x",
-        "bfloat16": "H6x", "float8_e4m3": "B7x", "float8_e5m2": "B7x",
+        "bfloat16": "H6x", "float8_e4m3": "B7x", "float8_e5m2": "B7x", "float8_e8m0fnu": "B7x",
     }  # fmt: skip
     if dtype.name in letters:
         return letters[dtype.name]

@@ -1,9 +1,9 @@
 """Conversions of neighbours in registers, printed two at a time: the hardware converts pairs.
 
 A loop that does nothing but convert one register array to another goes in steps of two, each a call of the
-function that CUDA's own headers have for a pair (cuda_fp16.h, cuda_bf16.h, cuda_fp8.h); `prelude_pairs.py`
-has them. Instructions of a kernel that converts 16 elements a thread from memory to memory, one by one and in
-pairs, on sm_90a (NVRTC 13.5, nvdisasm; counted, not timed):
+function that CUDA's own headers have for a pair (cuda_fp16.h, cuda_bf16.h, cuda_fp8.h), or TileLang's;
+`prelude_pairs.py` has them. Instructions of a kernel that converts 16 elements a thread from memory to
+memory, one by one and in pairs, on sm_90a (NVRTC 13.5, nvdisasm; counted, not timed):
 
 | f32 to e4m3 | f16 to e4m3 | e4m3 to f16 | e4m3 to f32 | bf16 to f32 | f32 to f16 |
 | 67, 27 | 79, 23 | 79, 23 | 75, 43 | 46, 34 | 26, 26 (ptxas makes pairs of these) |
@@ -23,7 +23,8 @@ from tilebench.ir.tile import For, Seq, Store
 
 _WORDS = {
     "float32": "float2", "float16": "unsigned", "bfloat16": "unsigned",
-    "float8_e4m3": "unsigned short", "float8_e5m2": "unsigned short",
+    "float8_e4m3": "unsigned short", "float8_e5m2": "unsigned short", "float8_e8m0fnu": "unsigned short",
+    "float64": "double2",
 }  # fmt: skip
 """The type that holds two neighbours."""
 

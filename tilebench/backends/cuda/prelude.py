@@ -64,6 +64,7 @@ _piece("f16", "struct f16 { unsigned short x; };")
 _piece("bf16", "struct bf16 { unsigned short x; };")
 _piece("e4m3", "struct e4m3 { unsigned char x; };")
 _piece("e5m2", "struct e5m2 { unsigned char x; };")
+_piece("e8m0", "struct e8m0 { unsigned char x; };")
 
 _piece("f32_f16", _instruction("to_f32(f16 h)", "float", "cvt.f32.f16 %0, %1", '"=f"(r)', '"h"(h.x)'), "f16")
 _piece("f32_bf16", "DEVICE float to_f32(bf16 h) { return __uint_as_float((unsigned)h.x << 16); }", "bf16")
@@ -139,6 +140,26 @@ _piece(
     "f32_e5m2",
     "DEVICE float to_f32(e5m2 v) { return to_f32(f16{(unsigned short)(v.x << 8)}); }",
     "e5m2 f32_f16",
+)
+
+# e8m0 -> f32: the exponent field; code 0 is 2^-127, which is subnormal there. Back: the magnitude rounded up.
+_piece(
+    "f32_e8m0",
+    """
+DEVICE float to_f32(e8m0 v) {
+  return __uint_as_float(v.x == 0xff ? 0x7fffffffu : v.x ? (unsigned)v.x << 23 : 0x400000u);
+}""",
+    "e8m0",
+)
+_piece(
+    "e8m0_f32",
+    """
+DEVICE e8m0 to_e8m0(float v) {
+  const unsigned a = __float_as_uint(v) & 0x7fffffffu;
+  if (a > 0x7f800000u) return e8m0{0xff};
+  return e8m0{(unsigned char)(a <= 0x400000u ? 0u : min((a + 0x7fffffu) >> 23, 254u))};
+}""",
+    "e8m0",
 )
 
 
@@ -389,9 +410,10 @@ _C_NAMES = {
     "uint8": "unsigned char", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned",
     "int64": "long long", "uint64": "unsigned long long",
     "float16": "f16", "bfloat16": "bf16", "float8_e4m3": "e4m3",
-    "float8_e5m2": "e5m2", "float32": "float", "tfloat32": "float", "float64": "double",
+    "float8_e5m2": "e5m2", "float8_e8m0fnu": "e8m0", "float32": "float",
+    "tfloat32": "float", "float64": "double",
 }  # fmt: skip
-NARROW_FLOATS = frozenset({"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
+NARROW_FLOATS = frozenset({"float16", "bfloat16", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu"})
 
 
 def capability_of(arch: str) -> int:

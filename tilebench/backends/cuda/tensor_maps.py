@@ -22,9 +22,9 @@ MAP_BYTES = 128
 MAP_ALIGNMENT = 64
 _KEPT_AT_MOST = 1024
 _DATA_TYPES = {
-    "uint8": 0, "int8": 0, "bool": 0, "float8_e4m3": 0, "float8_e5m2": 0, "uint16": 1, "int16": 1,
-    "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
-    "tfloat32": 11,
+    "uint8": 0, "int8": 0, "bool": 0, "float8_e4m3": 0, "float8_e5m2": 0, "float8_e8m0fnu": 0,
+    "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
+    "float64": 8, "bfloat16": 9, "tfloat32": 11,
 }  # fmt: skip
 """CUtensorMapDataType; types that it does not have go as others of their width: copies only move them."""
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}

@@ -268,7 +268,7 @@ class Emitter:
         """Round the result of arithmetic on a float that is calculated in float32."""
         if dtype == "bfloat16":
             return f"round_bfloat16({code})"
-        if dtype.name in ("float8_e4m3", "float8_e5m2", "tfloat32"):
+        if (dtype.bits == 8 and dtype.is_float) or dtype == "tfloat32":
             return f"rounded({code}, {self.constant(dtype, ('dtype', dtype.name))})"
         if dtype.bits == 4:
             return f"wrap4({code}, {self.constant(dtype, ('dtype', dtype.name))})"

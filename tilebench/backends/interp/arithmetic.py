@@ -20,7 +20,7 @@ from tilebench.ir.dtype import DType, decode, encode, round_to
 Value = Any
 """A NumPy scalar (the same for all iterations and threads), or an array over the axes in force."""
 
-_ROUNDED = frozenset({"bfloat16", "tfloat32", "float8_e4m3", "float8_e5m2"})
+_ROUNDED = frozenset({"bfloat16", "tfloat32", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu"})
 _NARROW_INT = frozenset({"int4", "uint4"})
 
 

@@ -30,7 +30,7 @@ MAX_RANK = 5
 MAX_BOX = 256
 _DTYPES = frozenset({
     "float16", "bfloat16", "float32", "tfloat32", "float64", "int8", "uint8", "int32", "uint32", "int64",
-    "uint64", "int16", "uint16", "float8_e4m3", "float8_e5m2",
+    "uint64", "int16", "uint16", "float8_e4m3", "float8_e5m2", "float8_e8m0fnu",
 })  # fmt: skip
 
 
