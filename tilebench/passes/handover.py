@@ -52,7 +52,7 @@ from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
 from tilebench.passes.persistent import FACT
 from tilebench.passes.pipeline_table import Table, read_table
-from tilebench.passes.regions import bound_indices, root_of, uses
+from tilebench.passes.regions import bound_indices, guarded_copies, root_of, uses
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 from tilebench.passes.staging import free_bytes, size_of
@@ -109,6 +109,8 @@ class _Handover:
         self.may_be_ahead = ahead
         self.said = ""
         """Of the tiles around a loop, for its reason."""
+        self.stages = 1
+        """Versions of what an if brings: as many as the pipelined loop has that it stands in."""
         self.instructions = placed.partitioned.selected.instructions
         self.configs = placed.kernel.configs
         self.schedules: list[Schedule] = []
@@ -131,7 +133,12 @@ class _Handover:
         if isinstance(s, TileOp) or not any(self.concerns(n) for n in walk(s)):
             return [s]
         inside = in_loop or not isinstance(s, If | Seq)
-        return [rebuild(s, lambda c: seq(*self.sequence(_parts(c), inside)) if isinstance(c, Stmt) else c)]
+        stages = self.stages
+        if not isinstance(s, If):
+            self.stages = 1
+        new = rebuild(s, lambda c: seq(*self.sequence(_parts(c), inside)) if isinstance(c, Stmt) else c)
+        self.stages = stages
+        return [new]
 
     def concerns(self, n: object) -> bool:
         """Whether a node is rewritten here."""
@@ -144,7 +151,8 @@ class _Handover:
 
     def sequence(self, parts: list[Stmt], in_loop: bool) -> list[Stmt]:
         """Statements that run one after the other."""
-        rings, rest = self.channels(self.folded(parts), 2 if in_loop and self.ahead(parts) else 1)
+        stages = max(self.stages, 2 if in_loop and self.ahead(parts) else 1)
+        rings, rest = self.channels(self.folded(parts), stages)
         return self.versioned(rings, in_front(_produced(rings), self.consumed(rest, rings, in_loop)))
 
     def ahead(self, parts: Sequence[Stmt]) -> bool:
@@ -358,17 +366,36 @@ class _Handover:
         if table is not None and overlap != "trailing" and not self.configs.get(BY_HAND, False):
             parts = self.folded(table.arrange(written))
             rings, rest = self.channels(parts, stages)
-        names = ", ".join(r.channel.name for r in rings)
+        held = [c for p in rest for c in guarded_copies(p) if self.chosen(c) == BULK]
+        names = ", ".join((*(r.channel.name for r in rings), *(c.destination.buffer.name for c in held)))
         text = (
             f"the producer keeps up to {stages} versions of {names} filled"
-            if rings
+            if names
             else "no tile is brought in"
         )
+        if held:
+            text += "; iterations whose condition is false bring nothing"
         if stages < wanted:
             text += f", not {wanted}: shared memory has no room for more"
-        fewer = wanted if stages < wanted and rings else 0
+        fewer = wanted if stages < wanted and names else 0
         self.record(loop, parts, rings, stages, text + why + self.said, bool(overlap), fewer)
         self.said = ""
+        around, self.stages = self.stages, stages
+        new = self.opened(loop, overlap, rings, rest, written, table if may else None, in_loop)
+        self.stages = around
+        return new
+
+    def opened(
+        self,
+        loop: Pipelined,
+        overlap: Overlap,
+        rings: Sequence[_Ring],
+        rest: list[Stmt],
+        written: Sequence[Stmt],
+        table: Table | None,
+        in_loop: bool,
+    ) -> list[Stmt]:
+        """The loop in the form that was chosen."""
         k, loc = loop.var, loop.loc
         if overlap == "carried":
             body = self.consumed(rest, rings, True, carried=binary("gt", k, loop.start))
@@ -383,7 +410,7 @@ class _Handover:
             return [For(k, loop.start, loop.stop, seq(*body), loc=loc), *tail]
         if overlap == "trailing":
             return self.trailing(loop, rest, rings)
-        if may and table is not None and self.configs.get(BY_HAND, False):
+        if table is not None and self.configs.get(BY_HAND, False):
             staged = self.by_stages(loop, self.places(rest, written, table), rest, rings)
             if staged is not None:
                 return staged
@@ -420,10 +447,18 @@ class _Handover:
                 and first in ahead
                 and not named
                 and not fragments_of(first) & fragments_of(last)
+                and not self.brings_inside(parts)
             ):
                 a, b = first.c.buffer.name, last.c.buffer.name
                 return "trailing", f"; the product into {b} trails by an iteration, under the work on {a}"
         return "", ""
+
+    def brings_inside(self, parts: Sequence[Stmt]) -> bool:
+        """Whether an if or loop among these brings tiles: written twice, its rings would be two over the same
+        bytes.
+        """
+        inside = (n for p in parts if not isinstance(p, TileOp) for n in walk(p))
+        return any(isinstance(n, Copy) and self.chosen(n) == BULK for n in inside)
 
     def trailing(self, loop: Pipelined, parts: list[Stmt], rings: Sequence[_Ring]) -> list[Stmt]:
         """The loop with its last product an iteration behind: a first iteration without it, and it at the
@@ -489,6 +524,8 @@ class _Handover:
         """
         plan = staged_order(parts, places)
         if plan is None or any(isinstance(n, Pipelined) for p in parts for n in walk(p)):
+            return None
+        if self.brings_inside(parts):
             return None
         k, loc = loop.var, loop.loc
         known = bound_indices(seq(*parts))

@@ -9,9 +9,10 @@ A loop `for k in T.Pipelined(n, num_stages=S)` whose asynchronous copies bring t
         the other statements, on version k % S
 
 From COPIES_LAST stages on, the last two change places. Every iteration closes a group, also an empty one, so
-that the count of groups is the same for any number of trips. The barrier that other threads need after the
-wait also keeps iteration k-1's reads before the copies that overwrite them; passes/sync.py finds it. What
-cannot run ahead stays where it is, and the schedule's reason says why.
+that the count of groups is the same for any number of trips. A body that is one `if` (a mask may leave blocks
+out) is opened in the same way, its copies under the condition of their own iteration. The barrier that other
+threads need after the wait also keeps iteration k-1's reads before the copies that overwrite them;
+passes/sync.py finds it. What cannot run ahead stays where it is, and the schedule's reason says why.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class _Ahead:
     copies: tuple[Copy, ...]
     buffers: tuple[Buffer, ...]
     why_not: tuple[str, ...]
+    condition: Expr | None = None
+    """Under which an iteration makes the copies, the names of the body written out."""
 
 
 class _Opener:
@@ -87,31 +90,51 @@ class _Opener:
         return self._open(s, new) if isinstance(s, Pipelined) and isinstance(new, Pipelined) else new
 
     def _open(self, original: Pipelined, loop: Pipelined) -> Stmt:
-        parts = list(loop.body.body) if isinstance(loop.body, Seq) else [loop.body]
+        parts = _parts(loop.body)
         table = read_table(original, parts)
         trips = _trips(loop)
         stages = loop.num_stages if trips is None else min(loop.num_stages, trips)
-        ahead = self._ahead(original, loop, parts, table, stages)
+        guard = _guard(parts) if table is None and not self._is_per_thread(parts) else None
+        if guard is not None:
+            parts = [p for p in parts if p is not guard] + _parts(guard.then)
+        ahead = self._ahead(original, loop, parts, table, stages, guard)
         if not ahead.copies:
             why = "; ".join(ahead.why_not) or "no copy from global to shared memory in it"
             self._record(original, parts, (), 1, f"one iteration after the other: {why}", table)
-            return For(loop.var, loop.start, loop.stop, seq(*_in_order(parts, table)), loc=loop.loc)
+            body = seq(*_in_order(parts, table)) if guard is None else loop.body
+            return For(loop.var, loop.start, loop.stop, body, loc=loop.loc)
         for buffer in ahead.buffers:
             self.versions[buffer] = max(stages, self.versions.get(buffer, 1))
         names = ", ".join(b.name for b in ahead.buffers)
         text = f"copies to {names} run {stages - 1} iteration{'s' * (stages > 2)} ahead in {stages} versions"
         if stages < loop.num_stages:
             text += f" (num_stages={loop.num_stages}, but there are only {trips} iterations)"
+        if guard is not None:
+            text += "; iterations whose condition is false copy nothing"
         if ahead.why_not:
             text += "; " + "; ".join(ahead.why_not)
         self._record(original, parts, ahead.copies, stages, text, table)
         rest = [p for p in _in_order(parts, table) if not any(_is_part(p, c) for c in ahead.copies)]
+        if guard is not None:
+            names = [p for p in rest if isinstance(p, Bind) and not any(p is q for q in _parts(guard.then))]
+            inner = [p for p in rest if not any(p is q for q in names)]
+            rest = [*names, dataclasses.replace(guard, then=seq(*inner))]
         return _opened(loop, ahead, rest, stages)
+
+    def _is_per_thread(self, parts: Sequence[Stmt]) -> bool:
+        per_thread = self.selected.typed.per_thread
+        return any(isinstance(p, If) and p in per_thread for p in parts)
 
     # -- which copies
 
     def _ahead(
-        self, original: Pipelined, loop: Pipelined, parts: Sequence[Stmt], table: Table | None, stages: int
+        self,
+        original: Pipelined,
+        loop: Pipelined,
+        parts: Sequence[Stmt],
+        table: Table | None,
+        stages: int,
+        guard: If | None,
     ) -> _Ahead:
         candidates = [
             p
@@ -132,6 +155,11 @@ class _Opener:
             return _Ahead((), (), ("break or continue would skip the copies of later iterations",))
         written_out = bound_indices(loop.body)
         accesses = {id(p): list(touches(p)) for p in parts}
+        condition: Expr | None = None
+        if guard is not None:
+            condition = substitute(guard.condition, written_out) if written_out else guard.condition
+            if against := _unknown(condition, loop, parts, accesses):
+                return _Ahead((), (), (f"the condition that the copies are under: {against}",))
         why: list[str] = []
         usable: dict[Buffer, list[tuple[Copy, Copy]]] = {}
         for p in candidates:
@@ -152,9 +180,8 @@ class _Opener:
                 why.append(f"{buffer.name} keeps one version: {against}")
                 del usable[buffer]
         kept = {id(p): fresh for ps in usable.values() for p, fresh in ps}
-        return _Ahead(
-            tuple(kept[id(p)] for p in candidates if id(p) in kept), tuple(usable), tuple(dict.fromkeys(why))
-        )
+        copies = tuple(kept[id(p)] for p in candidates if id(p) in kept)
+        return _Ahead(copies, tuple(usable), tuple(dict.fromkeys(why)), condition)
 
     def _against(
         self,
@@ -235,6 +262,8 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
         if is_const(exists, False):
             return Issue(token, (), loc=loc)
         body = seq(*(dataclasses.replace(substitute(c, {k: at})) for c in ahead.copies))
+        if ahead.condition is not None:
+            body = If(substitute(ahead.condition, {k: at}), body, loc=loc)
         body = body if is_const(exists, True) else If(exists, body, loc=loc)
         return Issue(token, (Versioned(dict.fromkeys(ahead.buffers, version), body, loc=loc),), loc=loc)
 
@@ -259,19 +288,34 @@ def _opened(loop: Pipelined, ahead: _Ahead, rest: Sequence[Stmt], stages: int) -
 
 def _depends(copy: Copy, loop: Pipelined, parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:
     """Why the place that the copy reads is not known an iteration ahead."""
-    inside = {n.var for n in walk(loop.body) if isinstance(n, Bind | For | Pipelined)}
-    for offset in (*copy.source.offsets, *copy.destination.offsets):
-        named = variables(offset) & inside
-        if named:
-            return f"it depends on {next(iter(named)).name}, which each iteration calculates"
-        for load in loads(offset):
-            root = root_of(load.buffer)
-            if root.scope in ("fragment", "local", "var"):
-                if any(root_of(b) is root for p in parts for b in _private_writes(p)):
-                    return f"it depends on {load.buffer.name}, which the loop changes"
-            elif any(t.buffer is root and t.mode != "read" for ts in accesses.values() for t in ts):
+    offsets = (*copy.source.offsets, *copy.destination.offsets)
+    return next((why for e in offsets if (why := _unknown(e, loop, parts, accesses))), "")
+
+
+def _unknown(e: Expr, loop: Pipelined, parts: Sequence[Stmt], accesses: Mapping[int, list[Touch]]) -> str:
+    """Why the value of `e` is not known an iteration ahead."""
+    named = variables(e) & {n.var for n in walk(loop.body) if isinstance(n, Bind | For | Pipelined)}
+    if named:
+        return f"it depends on {next(iter(named)).name}, which each iteration calculates"
+    for load in loads(e):
+        root = root_of(load.buffer)
+        if root.scope in ("fragment", "local", "var"):
+            if any(root_of(b) is root for p in parts for b in _private_writes(p)):
                 return f"it depends on {load.buffer.name}, which the loop changes"
+        elif any(t.buffer is root and t.mode != "read" for ts in accesses.values() for t in ts):
+            return f"it depends on {load.buffer.name}, which the loop changes"
     return ""
+
+
+def _parts(s: Stmt) -> list[Stmt]:
+    return list(s.body) if isinstance(s, Seq) else [s]
+
+
+def _guard(parts: Sequence[Stmt]) -> If | None:
+    """The if that is all of a body but for names, where it has no else; None for other bodies."""
+    rest = [p for p in parts if not isinstance(p, Bind)]
+    only = rest[0] if len(rest) == 1 else None
+    return only if isinstance(only, If) and only.orelse is None else None
 
 
 def _private_writes(s: Stmt) -> Iterator[Buffer]:

@@ -17,6 +17,7 @@ from tilebench.ir.tile import (
     Buffer,
     Continue,
     For,
+    If,
     Parallel,
     Pipelined,
     Print,
@@ -30,6 +31,7 @@ from tilebench.ir.tile import (
     whole,
 )  # fmt: skip
 from tilebench.ops.atomic import AtomicTile
+from tilebench.ops.copy import Copy
 
 Mode = Literal["read", "write", "atomic"]
 
@@ -159,6 +161,14 @@ def uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
         elif isinstance(n, Store):
             writes.add(root_of(n.buffer))
     return reads, writes
+
+
+def guarded_copies(s: Stmt) -> Iterator[Copy]:
+    """The copies of an if, and of the ifs in it; nothing for other statements."""
+    if isinstance(s, If):
+        for branch in (s.then, s.orelse):
+            for p in (branch.body if isinstance(branch, Seq) else (branch,)) if branch is not None else ():
+                yield from (p,) if isinstance(p, Copy) else guarded_copies(p)
 
 
 def bound_indices(body: Stmt) -> Mapping[Var, Expr]:

@@ -35,7 +35,7 @@ from tilebench.ops.copy.bulk import STORE, offers
 from tilebench.ops.gemm import Gemm, GemmWarpPolicy
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.ops.gemm.wgmma import splits
-from tilebench.passes.regions import bound_indices, root_of, touches
+from tilebench.passes.regions import bound_indices, guarded_copies, root_of, touches
 from tilebench.passes.stages import Selected
 
 PANEL = 128
@@ -206,7 +206,7 @@ def ring_bytes(selected: Selected) -> int:
     for loop in walk(selected.kernel.body):
         if isinstance(loop, Pipelined):
             parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
-            for p in parts:
-                if isinstance(p, Copy) and selected.instructions[p].name == BULK:
-                    total += size_of(p.destination.buffer) * max(1, loop.num_stages)
+            for copy in (c for p in parts for c in ((p,) if isinstance(p, Copy) else guarded_copies(p))):
+                if selected.instructions[copy].name == BULK:
+                    total += size_of(copy.destination.buffer) * max(1, loop.num_stages)
     return total
