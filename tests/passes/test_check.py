@@ -161,6 +161,20 @@ def tail_without_a_guard(d: Draft) -> None:
         d.store(x, i, 0)
 
 
+@fault("TB260")
+def further_from_the_end_than_there_are(d: Draft) -> None:
+    x = d.tensor("X", (100,), "float32")
+    with d.parallel(128) as (i,):
+        d.store(x, i - 128, 0)
+
+
+@fault("TB260")
+def from_both_ends(d: Draft) -> None:
+    x = d.tensor("X", (100,), "float32")
+    with d.parallel(16) as (i,):
+        d.store(x, i - 8, 0)
+
+
 @fault("TB261")
 def one_index_for_a_matrix(d: Draft) -> None:
     d.add(Store(d.shared("s", (4, 4), "float32"), (const(0),), const(0.0)))

@@ -137,6 +137,26 @@ def test_negative_indices_count_from_the_end() -> None:
     check(program, [a], np.stack([a[-2], a[0], np.full(33, a[2, -1], np.int32), a[-1]]))
 
 
+def test_indices_that_are_always_negative_count_from_the_end() -> None:
+    rows = T.dynamic("rows")
+
+    @T.prim_func
+    def program(A: T.Tensor((rows, 33), "int32"), At: T.Tensor((7,), "int32"), B: T.Tensor((4, 33), "int32")):
+        with T.Kernel(1, threads=96):
+            S = T.alloc_shared((4, 33), "int32")
+            for i, j in T.Parallel(4, 33):
+                S[i - 4, -j - 1] = A[-i - 1, j]
+            for i, j in T.Parallel(4, 33):
+                B[-1 - i, j] = S[i, j] + A[At[i - 7] - 0, j]
+            for j in T.Parallel(33):
+                B[0, j - 33] += 1000
+
+    a, at = numbers(6, 33, dtype=np.int32), np.array([3, 1, 2, 0, 5, 5, 5], np.int32)
+    want = (a[::-1][:4, ::-1] + a[at[:4]])[::-1].copy()
+    want[0] += 1000
+    check(program, [a, at], want)
+
+
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_loops_with_bounds_known_at_run_time_and_steps_down(n: int) -> None:
     @T.prim_func

@@ -31,7 +31,7 @@ from tilebench.passes.carried import check_carried
 from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
 from tilebench.passes.large import wide_indices
-from tilebench.passes.ranges import check_indices
+from tilebench.passes.ranges import check_indices, counted_from_end
 from tilebench.passes.room import with_room
 from tilebench.passes.stages import Typed
 from tilebench.passes.uniform import per_thread_statements
@@ -60,7 +60,9 @@ def check(kernel: Kernel, target: Target) -> Typed:
             _check_statement(node)
     _check_loads(kernel.body, None)
     inside = with_safe_values(kernel)
-    check_indices(inside)
+    if check_indices(inside):
+        kernel = counted_from_end(kernel, check_indices(kernel))
+        inside = with_safe_values(kernel)
     if not target.is_gpu:
         kernel = with_clipped_accesses(inside)
     return Typed(kernel, target, per_thread_statements(kernel))

@@ -1,13 +1,17 @@
-"""Indices that are outside for sure: intervals of index expressions against the extents of their buffers."""
+"""Indices that are outside for sure: intervals of index expressions against the extents of their buffers.
+
+An index that is negative whatever its variables are counts from the end, as a constant one does: `A[-i - 1]`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from tilebench.errors import Loc, TypeTileError, located
 from tilebench.ir.expr import Binary, Const, Expr, Load, Select, Var, int_value, unary
-from tilebench.ir.rewrite import children
+from tilebench.ir.rewrite import children, rebuild
 from tilebench.ir.simplify import bounds, from_linear, linear, prove
 from tilebench.ir.tile import (
     AtomicRMW,
@@ -31,16 +35,23 @@ INT32_MAX = 2**31 - 1
 
 @dataclass
 class _Scope:
-    """Intervals of the variables in force; exact: those that take both ends in every run of the kernel."""
+    """Intervals of the variables in force; exact: those that take both ends in every run of the kernel.
+
+    from_end: negative indices found so far, by the identity of their access's indices: what they mean.
+    """
 
     ranges: dict[Var, tuple[int, int]] = field(default_factory=dict[Var, tuple[int, int]])
     exact: set[Var] = field(default_factory=set[Var])
     guarded: bool = False
+    from_end: dict[int, tuple[Expr, ...]] = field(default_factory=dict[int, tuple[Expr, ...]])
 
 
-def check_indices(kernel: Kernel) -> None:
+def check_indices(kernel: Kernel) -> dict[int, tuple[Expr, ...]]:
     """Raise TypeTileError for an index that is out of range for sure, TB260; for constant faults of
-    arithmetic, TB263, TB264."""
+    arithmetic, TB263, TB264.
+
+    What is returned is for `counted_from_end`: empty where no index but a constant one counts from the end.
+    """
     scope = _Scope()
     for var, extent in zip(kernel.blocks, kernel.grid, strict=True):
         size = int_value(extent)
@@ -52,6 +63,18 @@ def check_indices(kernel: Kernel) -> None:
     for symbol in kernel.symbols:
         scope.ranges[symbol] = (0, INT32_MAX)
     _visit(kernel.body, scope)
+    return scope.from_end
+
+
+def counted_from_end(kernel: Kernel, found: dict[int, tuple[Expr, ...]]) -> Kernel:
+    """The kernel with the indices that `check_indices` found in it counted from the front."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, Load | Store | AtomicRMW) and id(node.indices) in found:
+            node = replace(node, indices=found[id(node.indices)])
+        return rebuild(cast("Stmt", node), change)
+
+    return replace(kernel, body=change(kernel.body))
 
 
 def _inner(scope: _Scope, vars: Iterable[tuple[Var, tuple[int, int] | None, bool]], guarded: bool) -> _Scope:
@@ -61,7 +84,7 @@ def _inner(scope: _Scope, vars: Iterable[tuple[Var, tuple[int, int] | None, bool
             ranges[var] = interval
         if is_exact:
             exact.add(var)
-    return _Scope(ranges, exact, guarded)
+    return _Scope(ranges, exact, guarded, scope.from_end)
 
 
 def _visit(s: Stmt, scope: _Scope) -> None:
@@ -210,13 +233,18 @@ def _is_exact(index: Expr, scope: _Scope) -> bool:
 
 
 def _check(buffer: Buffer, indices: tuple[Expr, ...], scope: _Scope, at: Loc | None) -> None:
+    meant = list(indices)
     for dim, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         total = int_value(size)
         interval = bounds(from_linear(linear(index)), scope.ranges) if not index.dtype.is_float else None
-        if total is None or interval is None:
+        if interval is None:
             continue
         low, high = interval
-        if low >= 0 and high < total:
+        if high < 0 and (total is None or low >= -total):
+            meant[dim] = from_linear(linear(index + size.astype(index.dtype)))
+            scope.from_end[id(indices)] = tuple(meant)
+            continue
+        if total is None or (low >= 0 and high < total):
             continue
         never_inside = low >= total or high < 0
         partly = not scope.guarded and _is_exact(index, scope)
