@@ -200,3 +200,28 @@ def test_rows_of_softmax_with_a_width_of_100() -> None:
     weight = np.exp2(a - a.max(1, keepdims=True))
     assert np.all(weight.sum(1) == 4)
     check(softmax, [a], weight / 4)
+
+
+@pytest.mark.parametrize(("threads", "first", "holding"), [(128, 32, 64), (160, 96, 32), (64, 0, 32)])
+def test_fragments_laid_over_some_of_the_threads(threads: int, first: int, holding: int) -> None:
+    rows, width = 3, 256
+    each = width // holding
+
+    @T.prim_func
+    def program(A: T.Tensor((rows, width), "int32"), B: T.Tensor((rows, width), "int32")):
+        with T.Kernel(1, threads=threads):
+            x = T.alloc_fragment((rows, width), "int32")
+            sums = T.alloc_fragment((rows,), "int32")
+            T.annotate_layout(
+                {
+                    x: T.Fragment((rows, width), lambda i, j: (first + j // each, i * each + j % each)),
+                    sums: T.Fragment((rows,), lambda i, copy: (first + copy, i), replicate=holding),
+                }
+            )
+            T.copy(A, x)
+            T.reduce_sum(x, sums, dim=1)
+            for i, j in T.Parallel(rows, width):
+                B[i, j] = x[i, j] * 2 - sums[i]
+
+    a = numbers(rows, width, dtype=np.int32)
+    check(program, [a], a * 2 - a.sum(1, keepdims=True, dtype=np.int32))

@@ -455,6 +455,9 @@ def _user_layout(buffer: Buffer, layout: Any, threads: int) -> AnyLayout | None:
             return layout
         if threads % layout.threads == 0:
             return layout.replicate(threads // layout.threads)
+        used = _of_those_that_hold(layout)
+        if threads % used.threads == 0:
+            return used.replicate(threads // used.threads)
         raise _misfit(buffer, f"is over {layout.threads} threads, the block has {threads}")
     if isinstance(layout, SharedLayout):
         if layout.shape != buffer.static_shape:
@@ -463,6 +466,16 @@ def _user_layout(buffer: Buffer, layout: Any, threads: int) -> AnyLayout | None:
     if callable(layout) and buffer.scope == "shared":
         return from_function(buffer.static_shape, layout, max(8, buffer.dtype.bits))
     raise _misfit(buffer, f"is a {type(layout).__name__}, not a layout of a {buffer.scope} buffer")
+
+
+def _of_those_that_hold(layout: FragmentLayout) -> FragmentLayout:
+    """The layout without the threads that hold no element (a block may hold a tile in some of its warps): one
+    of fewer threads, and each of as many in the block then has a copy.
+    """
+    if layout.table is None:
+        return layout
+    held = (layout.table >= 0).all(axis=2).any(axis=1)
+    return FragmentLayout.from_table(layout.shape, layout.table[held])
 
 
 def _misfit(buffer: Buffer, what: str) -> LayoutError:
