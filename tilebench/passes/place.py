@@ -474,7 +474,7 @@ def _of_those_that_hold(layout: FragmentLayout) -> FragmentLayout:
     """
     if layout.table is None:
         return layout
-    held = (layout.table >= 0).all(axis=2).any(axis=1)
+    held = (layout.table >= 0).all(axis=2).sum(axis=1) > 0
     return FragmentLayout.from_table(layout.shape, layout.table[held])
 
 
