@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilebench.backends.emulator.alias import Window
 from tilebench.backends.emulator.barriers import Meeting, StopBlock
 from tilebench.backends.emulator.counts import Tally
 from tilebench.backends.emulator.findings import Findings, line
 from tilebench.backends.emulator.names import Names
 from tilebench.backends.emulator.order import Clock, Columns
-from tilebench.backends.emulator.race import Conflict, GlobalShadow, Shadow, Stale
+from tilebench.backends.emulator.race import Conflict, Shadow, Stale
 from tilebench.backends.emulator.warpgroup import RegisterPool, entry_registers
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Machine:
     grid: tuple[int, ...]
     sites: Sequence[Site]
     shared_granules: int
-    global_shadows: list[GlobalShadow | None]
+    global_shadows: list[Window | None]
     findings: Findings
     names: Names = field(default_factory=Names)
     checks: bool = True
@@ -66,7 +67,13 @@ class Machine:
             return
         threads = self.program.threads
         (b0, t0), (b1, t1) = divmod(conflict.earlier_thread, threads), divmod(conflict.later_thread, threads)
-        element = self.names.element(later.place.memory, conflict.granule - self.origins[later.place.slot])
+        slot = later.place.slot
+        shadow = self.global_shadows[slot]
+        assert shadow is not None, "it told of the conflict"
+        number = conflict.granule // shadow.grains - self.origins[slot]
+        element = self.names.element(later.place.memory, number)
+        if earlier.place.memory is not later.place.memory:
+            element += f" (the memory of {earlier.place.name})"
         verb0, verb1 = (
             ("reads" if conflict.kind == "WAR" else "writes"),
             ("reads" if conflict.kind == "RAW" else "writes"),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilebench.backends.base import Argument, TensorArgument
+from tilebench.backends.emulator.alias import Window
 from tilebench.backends.emulator.barriers import StopBlock, Waiting, report_deadlock
 from tilebench.backends.emulator.compile import CompiledProgram, CompiledRole, compile_program
 from tilebench.backends.emulator.counts import AccessCount, AccessCounts, Tally
@@ -171,13 +172,6 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, int]:
     return view, -low
 
 
-def _base(buffer: Buffer) -> Buffer:
-    """The tensor that a view looks at; itself when it is none."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
 def _row_major_shapes(program: Program, arrays: Mapping[Buffer, np.ndarray]) -> dict[Memory, tuple[int, ...]]:
     found = {program.globals[b]: a for b, a in arrays.items() if b in program.globals}
     return {memory: a.shape for memory, a in found.items() if a.flags.c_contiguous}
@@ -197,7 +191,7 @@ def _machine(
     origins: list[int] = []
     for buffer, memory in program.globals.items():
         array = arrays.get(buffer)
-        base = _base(buffer)
+        base = buffer.data
         if base is not buffer:
             at = list(program.globals).index(base)
             view = flat[at].view(memory.dtype.storage_dtype)
@@ -210,7 +204,7 @@ def _machine(
         view, origin = _flat(array)
         flat.append(view)
         origins.append(origin)
-    spans, shadows = [len(a) for a in flat], list[GlobalShadow | None]([None] * len(flat))
+    spans, shadows = [len(a) for a in flat], list[Window | None]([None] * len(flat))
     machine = Machine(
         program, flat, origins, spans, grid, compiled.sites, compiled.granules, shadows, findings,
         checks=checks, reverse_lanes=schedule == "reverse", executed=[0] * len(compiled.counted),
@@ -225,11 +219,22 @@ def _machine(
                 )
                 if site.kind == "atomic":
                     read.add(site.place.slot)
-        for slot in written:
-            machine.global_shadows[slot] = GlobalShadow(
-                len(flat[slot]), program.threads, slot in read, machine.global_race
-            )
+        for slots in _aliases(program):
+            if written & slots:
+                unit = min(flat[slot].itemsize for slot in slots)
+                granules = max(flat[slot].nbytes for slot in slots) // unit
+                shadow = GlobalShadow(granules, program.threads, bool(read & slots), machine.global_race)
+                for slot in slots:
+                    machine.global_shadows[slot] = Window(shadow, flat[slot].itemsize // unit)
     return machine
+
+
+def _aliases(program: Program) -> list[set[int]]:
+    """The slots of each tensor with those of its views."""
+    found: dict[Buffer, set[int]] = {}
+    for slot, buffer in enumerate(program.globals):
+        found.setdefault(buffer.data, set()).add(slot)
+    return list(found.values())
 
 
 def _run_block(
@@ -316,11 +321,6 @@ def _unwritten(
         if array.size == 0:
             continue
         written = np.zeros(machine.spans[slot], dtype=bool) if shadow is None else shadow.written
-        for view, memory in program.globals.items():
-            other = machine.global_shadows[compiled.slots[memory]]
-            if view is not param.value and _base(view) is param.value and other is not None:
-                bytes_ = np.repeat(other.written, memory.dtype.bytes).reshape(len(written), -1)
-                written = written | bytes_.all(axis=1)
         index = _element_numbers(array) + machine.origins[slot]
         missing = ~written[index]
         if missing.any():

@@ -99,8 +99,8 @@ class Access(Private):
                 self._check_valid(e, cell, slices, axes)
             if self.iterations is not None:
                 self._note(e.buffer, self._numbers(data.shape, slices, axes), False)
-            if cell.sharing is not None:
-                cell.sharing.read(slices, self._where(axes), self.coordinates, self.statement)
+            if (sharing := cell.seen_by(e.buffer, data.shape)) is not None:
+                sharing.read(slices, self._where(axes), self.coordinates, self.statement)
             if not axes:
                 return np.asarray(cell.values(np.asarray(part), e.dtype))[()]
             return cell.values(self._aligned(part, axes), e.dtype)
@@ -109,8 +109,8 @@ class Access(Private):
             self._check_gathered(e, cell, indices)
         if self.iterations is not None:
             self._note(e.buffer, self._flat(data.shape, indices), False)
-        if cell.sharing is not None:
-            cell.sharing.read(self._chosen(indices), True, self.coordinates, self.statement)
+        if (sharing := cell.seen_by(e.buffer, data.shape)) is not None:
+            sharing.read(self._chosen(indices), True, self.coordinates, self.statement)
         return np.asarray(cell.values(data[tuple(indices)], e.dtype))[()]
 
     # -------------------------------------------------------------- stores
@@ -156,9 +156,9 @@ class Access(Private):
         stored = cell.stored(new, buffer.dtype)
         if self.iterations is not None:
             self._note(buffer, self._numbers(data.shape, slices, axes), True)
-        if cell.sharing is not None:
+        if (sharing := cell.seen_by(buffer, data.shape)) is not None:
             place = slices if axes else (*slices, ...)
-            cell.sharing.write(place, where, self.coordinates, self.statement, part != stored)
+            sharing.write(place, where, self.coordinates, self.statement, part != stored)
         np.copyto(part, stored, where=where)
         valid = self.validity(buffer, cell)
         if valid is not None:
@@ -192,9 +192,9 @@ class Access(Private):
             full, values = [i.ravel() for i in full], values.ravel()
         if values.size > 1:
             self._refuse_conflicts(node, buffer, full, values, data.shape, shape, where)
-        if cell.sharing is not None:
+        if (sharing := cell.seen_by(buffer, data.shape)) is not None:
             place = tuple(full)
-            cell.sharing.write(place, True, self.coordinates, self.statement, data[place] != values)
+            sharing.write(place, True, self.coordinates, self.statement, data[place] != values)
         data[tuple(full)] = values
         valid = self.validity(buffer, cell)
         if valid is not None:
@@ -303,8 +303,8 @@ class Access(Private):
         chosen = np.ones(shape, bool) if mask is None else np.broadcast_to(mask, shape)
         full = tuple(np.broadcast_to(i, shape)[chosen].astype(np.intp) for i in places)
         values = np.asarray(np.broadcast_to(value, shape)[chosen])
-        if cell.sharing is not None:
-            cell.sharing.atomic(full)
+        if (sharing := cell.seen_by(buffer, data.shape)) is not None:
+            sharing.atomic(full)
         if not wants_old and op != "exch" and buffer.dtype.storage_dtype == buffer.dtype.compute_dtype:
             _ATOMIC[op].at(data, full, values)
             old = None

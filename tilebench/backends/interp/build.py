@@ -74,7 +74,7 @@ class Interpreted:
                 env[param.value] = constant(argument, param.value.dtype)
                 continue
             array = _array(param.name, param.value, argument)
-            sharing = Sharing(param.value, array.shape) if self.check_races else None
+            sharing = Sharing(param.value, array.shape, self._unit(param.value)) if self.check_races else None
             if self.watch is not None:
                 sharing = self.watch(param.value, array.shape)
             cells[param.value] = Cell(array, param.value.dtype, True, sharing=sharing)
@@ -92,6 +92,11 @@ class Interpreted:
                 self._run_block(place, cells, env, safe)
         if self.check_races and blocks is None:
             self.findings = tuple(self._unwritten(cells))
+
+    def _unit(self, tensor: Buffer) -> int:
+        """Bytes of the smallest element that a view of the tensor has."""
+        seen = (b for b in (tensor, *self.typed.kernel.buffers) if b.data is tensor)
+        return min(b.dtype.storage_dtype.itemsize for b in seen)
 
     def _run_block(
         self,

@@ -45,28 +45,54 @@ class Iterations:
         (self.writes if is_write else self.reads).setdefault(buffer, []).append(touch)
 
     def check(self, sizes: Callable[[Buffer], tuple[int, ...]], where: str) -> None:
-        """Raise SyncError TB430 when one iteration reads an element that another one writes."""
-        for buffer, writes in self.writes.items():
-            shape = sizes(buffer)
-            writer = np.full(int(np.prod(shape)), -1, np.int64)
+        """Raise SyncError TB430 when one iteration reads an element that another one writes, be it by a view.
+
+        sizes: the shape of a buffer's storage.
+        """
+        for root in dict.fromkeys(b.data for b in self.writes):
+            unit = min(_size(b) for b in (*self.writes, *self.reads) if b.data is root)
+            writer = np.full(int(np.prod(sizes(root))) * _size(root) // unit, -1, np.int64)
             written_at: list[Loc | None] = []
-            for touch in writes:
-                writer[touch.elements] = touch.iterations
-                written_at.append(touch.at)
-            for touch in self.reads.get(buffer, []):
-                owner = writer[touch.elements]
-                bad = np.nonzero((owner >= 0) & (owner != touch.iterations))[0]
-                if bad.size:
-                    first = int(bad[0])
-                    place = np.unravel_index(int(touch.elements[first]), shape)
-                    element = ", ".join(str(int(p)) for p in place)
-                    reader, other = self.text(int(touch.iterations[first])), self.text(int(owner[first]))
-                    raise SyncError(
-                        "TB430",
-                        f"{buffer.name}[{element}] is read by {reader} and written by {other} "
-                        f"of one T.Parallel, {where}",
-                        at=touch.at,
-                        why="iterations run in no order, so the old or the new value may be read",
-                        fix=f"write to another buffer than {buffer.name}, or split the loop in two",
-                        notes=[(written_at[0], "written here")] if written_at[0] is not touch.at else (),
-                    )
+            for buffer, writes in self.writes.items():
+                for touch in writes if buffer.data is root else ():
+                    writer[_units(touch, _size(buffer) // unit)] = touch.iterations[:, None]
+                    written_at.append(touch.at)
+            for buffer, reads in self.reads.items():
+                for touch in reads if buffer.data is root else ():
+                    owner = writer[_units(touch, _size(buffer) // unit)]
+                    bad = np.argwhere((owner >= 0) & (owner != touch.iterations[:, None]))
+                    if len(bad):
+                        first, part = (int(k) for k in bad[0])
+                        writing = int(owner[first, part])
+                        raise self._race(buffer, touch, first, writing, written_at[0], sizes(buffer), where)
+
+    def _race(
+        self,
+        buffer: Buffer,
+        touch: Touch,
+        first: int,
+        writing: int,
+        written_at: Loc | None,
+        shape: tuple[int, ...],
+        where: str,
+    ) -> SyncError:
+        place = np.unravel_index(int(touch.elements[first]), shape)
+        element = ", ".join(str(int(p)) for p in place)
+        reader, other = self.text(int(touch.iterations[first])), self.text(writing)
+        return SyncError(
+            "TB430",
+            f"{buffer.name}[{element}] is read by {reader} and written by {other} of one T.Parallel, {where}",
+            at=touch.at,
+            why="iterations run in no order, so the old or the new value may be read",
+            fix=f"write to another buffer than {buffer.name}, or split the loop in two",
+            notes=[(written_at, "written here")] if written_at is not touch.at else (),
+        )
+
+
+def _size(buffer: Buffer) -> int:
+    return buffer.dtype.storage_dtype.itemsize
+
+
+def _units(touch: Touch, each: int) -> np.ndarray:
+    """The units of storage of each element, [elements, each]."""
+    return touch.elements.reshape(-1, 1) * each + np.arange(each)

@@ -34,6 +34,11 @@ class Cell:
     valid: np.ndarray | None = None
     sharing: Sharing | None = None
 
+    def seen_by(self, buffer: Buffer, shape: tuple[int, ...]) -> Sharing | None:
+        """`sharing` by the elements of a buffer of this shape, the cell's own or a view of it."""
+        sharing = self.sharing
+        return sharing if sharing is None or buffer.view_of is None else sharing.window(buffer, shape)
+
     def values(self, part: np.ndarray, dtype: DType) -> np.ndarray:
         """A part of the data in compute form."""
         return decode(part, dtype) if self.raw else part

@@ -73,8 +73,8 @@ class Tiles(Access):
             )
             whole = region.loc is region.buffer.loc  # the op's own place says more than the allocation's
             raise self.uninitialised(region.buffer, first, None if whole else region.loc)
-        if cell.sharing is not None and not self.in_atomic:
-            cell.sharing.read(inside, True, self.coordinates, self.statement)
+        if (sharing := cell.seen_by(region.buffer, data.shape)) is not None and not self.in_atomic:
+            sharing.read(inside, True, self.coordinates, self.statement)
         if complete:
             return part.reshape(region.shape).copy()
         fill = self.safe.get(region.buffer, 0)
@@ -93,11 +93,11 @@ class Tiles(Access):
         inside, filled, _ = self._clipped(region, lane, data.shape)
         new = np.broadcast_to(values, region.shape).reshape(region.extents)[filled]
         stored = cell.stored(np.asarray(settle(new, region.dtype)), region.dtype)  # ops give plain float32
-        if cell.sharing is not None:
+        if (sharing := cell.seen_by(region.buffer, data.shape)) is not None:
             if self.in_atomic:
-                cell.sharing.atomic(inside)
+                sharing.atomic(inside)
             else:
-                cell.sharing.write(inside, True, self.coordinates, self.statement, data[inside] != stored)
+                sharing.write(inside, True, self.coordinates, self.statement, data[inside] != stored)
         data[inside] = stored
         if valid is not None:
             valid[inside] = True
