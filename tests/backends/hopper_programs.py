@@ -388,7 +388,9 @@ def _operand(
     map_ = p.map(memory, (width, high), case.swizzle)
     copies = [(i * panel, (i * width, 0)) for i in range(wide // width)]
     if not along_k:
-        descriptor = Descriptor(panel * size, 8 * span, case.swizzle, transposed=True)
+        far, near = panel * size, 8 * span
+        leading, stride = (far, near) if case.swizzle else (near, far)
+        descriptor = Descriptor(leading, stride, case.swizzle, transposed=True)
         steps = tuple(i * step * width for i in range(k // step))
     elif case.swizzle:
         descriptor = Descriptor(16, 8 * span, case.swizzle)
@@ -479,6 +481,7 @@ PRODUCTS = (
     Product(_F, _F, b_from="kn", n=96, swizzle=64),
     Product(_F, _F, a_from="mk", b_from="kn", n=16, k=32, swizzle=32),
     Product(_F, _F, n=72, swizzle=0),
+    Product(_F, _F, b_from="kn", n=72, k=64, swizzle=0),
     Product(_F, _F, _F, n=128, accumulate=True),
     Product(_F, _F, _F, a_from="registers", n=104),
     Product(_T, _T, n=80, k=64),

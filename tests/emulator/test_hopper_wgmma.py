@@ -155,7 +155,7 @@ def product(
 def test_k_major_operands_of_every_type_and_swizzle(dtype: str, swizzle: int) -> None:
     sums = "int32" if as_dtype(dtype).is_int else "float32"
     k = 128 if as_dtype(dtype).bytes == 1 else 64
-    got, expected = product(40, k, dtype, swizzle, swizzle, sums=sums, keep=True)
+    got, expected = product(48, k, dtype, swizzle, swizzle, sums=sums, keep=True)
     assert (got == expected).all()
 
 

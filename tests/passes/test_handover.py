@@ -53,8 +53,21 @@ def test_products_of_16_bits_in_every_transposition(dtype: str, ta: bool, tb: bo
     assert_emulated_is_interp(kernel, target=HOPPER)
 
 
+@pytest.mark.parametrize("n", [8, 24, 40, 72, 200])
+@pytest.mark.parametrize(("dtype", "tb"), [("float16", False), ("bfloat16", True), ("int8", True)])
+def test_products_of_an_odd_number_of_eights(dtype: str, tb: bool, n: int) -> None:
+    kernel = pipelined_gemm(72, n + 8, 104, (64, n, 32), 3, dtype, "float32", False, tb)
+    if dtype == "int8":  # there, no N is an odd multiple of 8 but 8 and 24
+        kernel = pipelined_gemm(72, n + 8, 112, (64, n, 32), 3, dtype, "int32", False, tb)
+    products = nodes(kernel, Wgmma)
+    assert {p.n for p in products} == ({24 if n in (24, 72) else 8} if dtype == "int8" else {n})
+    assert stage(kernel, Selected).specialised
+    assert_emulated_is_interp(kernel, target=HOPPER)
+
+
 @pytest.mark.parametrize(
-    ("dtype", "accumulator"), [("int8", "int32"), ("float8_e4m3", "float32"), ("float16", "float16")]
+    ("dtype", "accumulator"),
+    [("int8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float16"), ("float16", "float16")],
 )
 def test_products_of_other_types(dtype: str, accumulator: str) -> None:
     kernel = pipelined_gemm(128, 80, 192, (64, 80, 64), 3, dtype, accumulator, False, True)

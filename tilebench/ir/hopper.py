@@ -163,6 +163,13 @@ class Descriptor:
     transposed: bool = False
 
 
+def product_columns(n: int, sums: str) -> bool:
+    """Whether there is a product of N columns into accumulators of this dtype. Source: PTX ISA,
+    wgmma.mma_async, table of shapes: integers have no odd multiples of 8 but 8 and 24.
+    """
+    return 8 <= n <= 256 and n % 8 == 0 and (sums != "int32" or n % 16 == 0 or n in (8, 24))
+
+
 @dataclass(frozen=True, eq=False)
 class Wgmma(Stmt):
     """One warpgroup's d[64, n] (+)= a[64, K] @ b[K, n], asynchronous: wgmma.mma_async for each k step.

@@ -203,7 +203,7 @@ def product(
     found = _ATOM.search(instruction)
     atom = tuple(int(x) for x in found.groups()) if found else ()
     if instruction == wgmma.NAME:
-        atom = (wgmma.ROWS, wgmma.columns_of(op.mnk[1] // split[1]), mma_k(op.a.dtype.bits))
+        atom = (wgmma.ROWS, wgmma.columns_of(op.mnk[1] // split[1], op.c.dtype.name), mma_k(op.a.dtype.bits))
     return (op.a.buffer.name, op.b.buffer.name, op.c.buffer.name), (op.transpose_a, op.transpose_b), atom
 
 

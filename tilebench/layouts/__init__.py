@@ -54,6 +54,7 @@ from tilebench.layouts.shared import (
     row_strides,
     swizzled,
     swizzled_transposed,
+    upright,
 )
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "row_strides",
     "swizzled",
     "swizzled_transposed",
+    "upright",
     "wavefronts",
     "wgmma_a",
     "wgmma_accumulator",

@@ -375,6 +375,13 @@ def swizzled(shape: Sequence[int], bits: int, span: int = 128) -> SharedLayout:
     return row_major(shape, bits)
 
 
+def upright(shape: Sequence[int], bits: int) -> SharedLayout:
+    """Columns of 16 bytes, one behind the other: an operand whose rows no swizzle divides."""
+    each = 128 // bits
+    strides = (*(prod(shape[d + 1 :]) for d in range(len(shape) - 2)), each, 1)
+    return SharedLayout(tuple(shape), bits, strides, each, panel_stride=shape[-2] * each)
+
+
 def swizzled_transposed(shape: Sequence[int], bits: int, span: int = 128) -> SharedLayout:
     """As `swizzled`, the first of two dimensions being the contiguous one (an M-major or N-major operand)."""
     assert len(shape) == 2, f"transposed layouts are for matrices, not {tuple(shape)}"

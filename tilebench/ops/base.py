@@ -80,7 +80,7 @@ class Offer:
 class Requirement:
     """A layout that an op needs or would like for a buffer.
 
-    strict: wrong without it; else a wish (heaviest wins).
+    strict: wrong without it; else a wish (heaviest wins); yields: what another instruction asks for does too.
     """
 
     buffer: Buffer
@@ -88,6 +88,7 @@ class Requirement:
     strict: bool
     reason: str
     at: Loc | None = None
+    yields: bool = False
 
 
 class BlockValues(Protocol):

@@ -174,15 +174,18 @@ class _Placer:
     def _required(self) -> list[tuple[Buffer, AnyLayout, Reason]]:
         context = context_of(self.partitioned, self.layouts)
         wishes: list[tuple[Buffer, AnyLayout, Reason]] = []
+        yielding: list[tuple[Buffer, AnyLayout, Reason]] = []
         for op in walk(self.kernel.body):
             if not isinstance(op, Op):
                 continue
             for need in op.place(context):
                 reason = Reason(need.reason, need.at or op.loc)
-                if need.strict:
+                if need.strict and not need.yields:
                     self._fix(need.buffer, need.layout, reason)
                 else:
-                    wishes.append((need.buffer, need.layout, reason))
+                    (yielding if need.strict else wishes).append((need.buffer, need.layout, reason))
+        for buffer, layout, reason in yielding:
+            self._fix(buffer, layout, reason)
         for buffer, layout, reason in wishes:
             if isinstance(layout, FragmentLayout):
                 self._fix(buffer, layout, reason)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from tilebench.backends.cuda.prelude import Piece
 from tilebench.backends.cuda.prelude_hopper import SM90
 from tilebench.ir.dtype import DType
-from tilebench.ir.hopper import Descriptor
+from tilebench.ir.hopper import Descriptor, product_columns
 
 _KINDS = {
     "float16": "f16", "bfloat16": "bf16", "tfloat32": "tf32", "float32": "tf32", "float8_e4m3": "e4m3",
@@ -66,7 +66,7 @@ def why_not(p: Product) -> str | None:
         return f"wgmma reads {p.a} along K only"
     if p.a_transposed and p.a_in_registers:
         return "operand A in registers has one layout"
-    if p.n % 8 or not 8 <= p.n <= 256 or (d == "s32" and p.n > 32 and p.n % 16) or (d == "s32" and p.n == 40):
+    if not product_columns(p.n, p.d.name):
         return f"no wgmma has N = {p.n}"
     if len(p.a_steps) != len(p.b_steps) or not p.a_steps:
         return "A and B have different numbers of k steps"

@@ -26,6 +26,7 @@ from tilebench.ir.hopper import (
     WgmmaCommit,
     WgmmaFence,
     WgmmaWait,
+    product_columns,
 )
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def _tuple(w: Statements, parts: tuple[Expr, ...]) -> str:
 def _wgmma(w: Statements, s: Wgmma) -> None:
     if w.threads % WARPGROUP:
         raise InternalError("TB902", "a product needs roles of whole warpgroups", at=s.loc)
+    if not product_columns(s.n, s.d.dtype.name):
+        raise InternalError("TB902", f"no wgmma has N = {s.n} for {s.d.dtype}", at=s.loc)
     kind = s.a.dtype
     w.count(f"wgmma.m64n{s.n}k{32 // kind.bytes}", s.loc, w.threads // WARPGROUP * len(s.b_steps))
     a_site = None if s.a_descriptor is None else w.access(s.a, 16 // kind.bytes, "wgmma")

@@ -176,10 +176,12 @@ def _of_warpgroups(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
     if op.a.buffer.scope == "fragment":
         a = wgmma_operand_a((m, k), groups, op.a.dtype.bits)
         found.append(_fragment(op.a, a, 1, f"operand A of wgmma from registers, {split}"))
-    for region in (op.a, op.b):
+    for region, transposed in ((op.a, op.transpose_a), (op.b, not op.transpose_b)):
         if region.buffer.scope == "shared":
-            reason = "swizzled rows, as the matrix descriptor of wgmma reads them"
-            found.append(Requirement(region.buffer, wgmma.operand_layout(region), True, reason, op.loc))
+            layout = wgmma.operand_layout(region, transposed)
+            rows = "swizzled rows" if layout.swizzle.bits else "columns of 16 bytes"
+            reason = f"{rows}, as the matrix descriptor of wgmma reads them"
+            found.append(Requirement(region.buffer, layout, True, reason, op.loc))
     return tuple(found)
 
 

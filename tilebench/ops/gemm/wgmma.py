@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilebench.ir.expr import Expr, const
-from tilebench.ir.hopper import Descriptor, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tilebench.ir.hopper import Descriptor, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, product_columns
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Region
-from tilebench.layouts import SharedLayout, mma_k, swizzled
+from tilebench.layouts import SharedLayout, mma_k, swizzled, upright
 from tilebench.ops.base import Instruction, Offer, ThreadBuilder
 from tilebench.ops.divisors import known_divisor
 from tilebench.targets import Target
@@ -34,8 +34,8 @@ OPERANDS: dict[str, tuple[str, ...]] = {
     "tfloat32": ("float32",),
     "int8": ("int32",),
     "uint8": ("int32",),
-    "float8_e4m3": ("float32",),
-    "float8_e5m2": ("float32",),
+    "float8_e4m3": ("float32", "float16"),
+    "float8_e5m2": ("float32", "float16"),
 }
 """Operand dtype -> accumulators. Source: PTX ISA, wgmma.mma_async, table of types."""
 
@@ -95,9 +95,9 @@ def _against_shared(region: Region, what: str, transposed: bool) -> str:
     buffer = region.buffer
     if transposed and region.dtype.bits != 16:
         return f"{what} ({buffer.name}): {region.dtype} operands must lie along K, only 16-bit types may not"
-    layout = operand_layout(region)
-    if not layout.swizzle.bits:
-        return f"rows of {buffer.name} are no multiple of 32 bytes"
+    if buffer.static_shape[-1] * region.dtype.bits % (128 if transposed else 256):
+        return f"rows of {buffer.name} are no multiple of {16 if transposed else 32} bytes"
+    layout = operand_layout(region, transposed)
     if buffer.view_of is not None:
         return f"{what} ({buffer.name}) is a view of another buffer"
     if known_divisor(region.offsets[-2]) % 8 or region.extents[-2] % 8:
@@ -109,14 +109,17 @@ def _against_shared(region: Region, what: str, transposed: bool) -> str:
     return ""
 
 
-def operand_layout(region: Region) -> SharedLayout:
-    """The layout that a descriptor reads: swizzled rows, cut into panels of the swizzle's span."""
-    return swizzled(region.buffer.static_shape, region.dtype.bits)
+def operand_layout(region: Region, transposed: bool) -> SharedLayout:
+    """The layout that a descriptor reads: swizzled rows, cut into panels of the swizzle's span; where K is
+    the row and rows are an odd number of 16-byte chunks, columns of such chunks.
+    """
+    shape, bits = region.buffer.static_shape, region.dtype.bits
+    return upright(shape, bits) if transposed and shape[-1] * bits % 256 else swizzled(shape, bits)
 
 
-def columns_of(n: int) -> int:
-    """N of the instructions that cover n columns: the largest legal divisor."""
-    return next(c for c in range(min(n, WIDEST), 0, -8) if n % c == 0)
+def columns_of(n: int, sums: str) -> int:
+    """N of the instructions that cover n columns: the largest legal divisor. sums: the accumulators' dtype."""
+    return next(c for c in range(WIDEST, 0, -8) if n % c == 0 and product_columns(c, sums))
 
 
 def lower(op: Gemm, b: ThreadBuilder) -> None:
@@ -129,7 +132,7 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
     first_column = b.bind("group_column", group // gm % gn * (n // gn)) if gn > 1 else const(0)
     bits = op.a.dtype.bits
     blocks, wide = m // gm // ROWS, n // gn
-    width = columns_of(wide)
+    width = columns_of(wide, op.c.dtype.name)
     b_memory, b_steps, b_descriptor = _descriptor(op.b, not op.transpose_b, k, b)
     a_registers: Memory | None = None
     a_steps: tuple[int, ...] = tuple(i * (8 * 32 // bits // 2) for i in range(k // mma_k(bits)))
@@ -178,6 +181,8 @@ def _descriptor(
     panel_bytes = layout.panel_stride * bits // 8
     if transposed:
         steps = tuple(i * each * panel for i in range(k // each))
+        if not layout.swizzle.bits:  # eight rows of a column are a matrix of 128 bytes
+            return memory, steps, Descriptor(128, panel_bytes, 0, True)
         return memory, steps, Descriptor(panel_bytes, 8 * span, span, True)
     steps = tuple(i * each // panel * layout.panel_stride + i * each % panel for i in range(k // each))
     return memory, steps, Descriptor(16, 8 * span, span, False)
