@@ -118,7 +118,7 @@ def operand_layout(region: Region, transposed: bool) -> SharedLayout:
 
 
 def columns_of(n: int, sums: str) -> int:
-    """N of the instructions that cover n columns: the largest legal divisor. sums: the accumulators' dtype."""
+    """N of the instructions that cover n columns: the largest legal divisor. sums: accumulators' dtype."""
     return next(c for c in range(WIDEST, 0, -8) if n % c == 0 and product_columns(c, sums))
 
 
