@@ -5,29 +5,36 @@
 `tirx.decl_buffer(...)`, a buffer outside of any program, to look at; `tirx.stmt_functor.post_order_visit`,
 which shows the nodes of a program's tile IR, with `tirx.FloatImm` and `tirx.IntImm` for the constants among
 them, and the few that build an expression (`const`, `Cast`, `reinterpret`, `Select`, `Min`, `Max`, `PrimExpr`
-for their type); and `error`, whose names are those of tilebench's errors.
+for their type); `IRModule({"main": program})`, what the passes of `tilebench.transform` take, and
+`ir.assert_structural_equal`, which compares programs; and `error`, whose names are those of tilebench's
+errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from tilebench import config
 from tilebench.errors import TileError
+from tilebench.ir.equal import difference
 from tilebench.ir.expr import Const, Expr, as_expr
 from tilebench.ir.rewrite import children
-from tilebench.ir.tile import Buffer, Region, Stmt
+from tilebench.ir.tile import Buffer, Kernel, Region, Stmt
 from tilebench.language.alloc import as_shape
 from tilebench.language.dtypes import NAMED
 from tilebench.language.dtypes import dtype as DataType
+from tilebench.language.markers import PrimFunc
 from tilebench.language.math import Cast, Select, reinterpret
 from tilebench.language.math import max as maximum
 from tilebench.language.math import min as minimum
+from tilebench.language.parse import parse_to_look_at
+from tilebench.language.script import script
 
-__all__ = ["DataType", "error", "target", "tirx", "transform"]
+__all__ = ["DataType", "IRModule", "error", "ir", "target", "tirx", "transform"]
 
 
 class Target(str):
@@ -100,6 +107,60 @@ def post_order_visit(node: Stmt | Expr | Region, visit: Callable[[Any], Any]) ->
     visit(node)
 
 
+@dataclass(frozen=True)
+class Function:
+    """A program in a module: its parameters and statements, to look at."""
+
+    kernel: Kernel
+
+    @property
+    def body(self) -> Stmt:
+        """The statements of the first launch, as tile IR."""
+        return self.kernel.body
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return tuple(p.name for p in self.kernel.params)
+
+    def script(self) -> str:
+        """The program as text in its own language."""
+        return script(self.kernel)
+
+
+class IRModule(Mapping[str, Function]):
+    """Programs by name: `IRModule({"main": program})["main"].script()`."""
+
+    def __init__(self, functions: Mapping[str, PrimFunc | Function]) -> None:
+        self.functions: dict[str, Function] = {
+            name: f if isinstance(f, Function) else Function(parse_to_look_at(f))
+            for name, f in functions.items()
+        }
+
+    def __getitem__(self, name: str) -> Function:
+        return self.functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def script(self) -> str:
+        """The programs' texts, one after the other."""
+        return "\n\n".join(f.script() for f in self.functions.values())
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = True) -> None:
+    """Raise ValueError, with the first two places that differ, unless programs or their parts are the same up
+    to the names of variables and buffers. map_free_vars is accepted for TVM's sake.
+    """
+    del map_free_vars
+    found = difference(*(x.body if isinstance(x, PrimFunc | Function) else x for x in (lhs, rhs)))
+    if found is not None:
+        raise ValueError(f"these differ:\n{found[0]}\nand\n{found[1]}")
+
+
 class PassContext:
     """A context whose pass configs hold for what is compiled in it."""
 
@@ -121,6 +182,7 @@ class PassContext:
         self._entered.pop().__exit__(kind, value, trace)
 
 
+ir = SimpleNamespace(assert_structural_equal=assert_structural_equal)
 target = SimpleNamespace(Target=Target)
 transform = SimpleNamespace(PassContext=PassContext)
 tirx = SimpleNamespace(

@@ -5,7 +5,7 @@ import pytest
 
 import tilebench
 import tilebench.language as T
-from tilebench import TileError, _ffi_api
+from tilebench import TileError, _ffi_api, tvm
 from tilebench.language.compat import compat
 from tilebench.language.kernel import normalize_threads
 from tilebench.tvm import tirx
@@ -99,3 +99,37 @@ def test_tvms_own_names_build_expressions():
     np.testing.assert_array_equal(y, np.clip(np.where(x >> 3 & 1, -low, low), -5, 5))
     np.testing.assert_array_equal(z, (x << 23).view(np.float32))
     assert isinstance(tirx.const(1), tirx.PrimExpr)
+
+
+def test_a_pass_run_by_hand_counts_negative_indices_from_the_end():
+    @T.prim_func
+    def turned(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"), shift: T.int32):
+        T.func_attr({"note": "what one thread does"})
+        for i in T.serial(16):
+            B[i - 16] = A[-i - 1] + A[i + shift]
+
+    @T.prim_func
+    def meant(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"), shift: T.int32):
+        for i in T.serial(16):
+            B[i] = A[15 - i] + A[i + shift]
+
+    module = tvm.IRModule({"main": turned})
+    after = tilebench.transform.LegalizeNegativeIndex()(module)
+    tvm.ir.assert_structural_equal(after["main"], meant)
+    assert "B[i - 16] = A[-i - 1]" in module.script()
+    assert after["main"].script().splitlines()[-1].strip().startswith("B[i] = ")
+    with pytest.raises(tilebench.TileError, match=r"outside of T\.Kernel"):
+        tilebench.compile(turned, target="interp")
+
+
+def test_attributes_of_a_function_change_no_value():
+    @T.prim_func
+    def f(A: T.Tensor((32,), "int32")):
+        T.func_attr({"tir.noalias": True})
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(32):
+                A[i] = i
+
+    a = np.zeros(32, np.int32)
+    tilebench.compile(f, target="cpu")(a)
+    assert (a == np.arange(32)).all()

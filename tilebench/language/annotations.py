@@ -61,6 +61,11 @@ def annotate_safe_value(safe_value_map: dict[Any, Any]) -> Annotation:
     return Annotation("safe_values", dict(safe_value_map))
 
 
+def func_attr(attrs: dict[str, Any]) -> Annotation:
+    """Accepted: attributes of a function change no value."""
+    return Annotation("func_attr", dict(attrs))
+
+
 def annotate_l2_hit_ratio(l2_hit_ratio_map: dict[Any, Any]) -> Annotation:
     """A hint for the L2 cache; changes no value."""
     return Annotation("l2_hit_ratio", dict(l2_hit_ratio_map))

@@ -45,6 +45,7 @@ _TRANSLATED = {
 }
 _ACCEPTED = {
     "annotate_l2_hit_ratio": "a hint that changes no value",
+    "func_attr": "attributes of a function change no value",
     "annotate_restrict_buffers": "tensors never overlap here",
     "disable_warp_group_reg_alloc": "a hint that changes no value",
     "no_set_max_nreg": "a hint that changes no value",

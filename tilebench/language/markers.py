@@ -178,9 +178,9 @@ class PrimFunc:
 
     @property
     def _parsed(self) -> Kernel:
-        from tilebench.language.parse import parse_prim_func
+        from tilebench.language.parse import parse_to_look_at
 
-        return parse_prim_func(self)
+        return parse_to_look_at(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Not from Python."""

@@ -67,7 +67,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "axis$ bind$ block(_attr|_name_suffix_context)?$ arg$ buffer$ buffer_(decl|store)$ env_thread$ "
-        "func_(attr|name|ret)$ index_map$ init$ iter_var$ launch_thread$ meta_var$ prefetch$ reads$ "
+        "func_(name|ret)$ index_map$ init$ iter_var$ launch_thread$ meta_var$ prefetch$ reads$ "
         "writes$ realize$ sblock target$ where$ Ptr$ ret$ ignore_loop_partition$ call_kernel$ "
         "get_let_value$ has_let_value$ KernelLaunchFrame$ WarpSpecializeFrame$",
         "it is part of the schedule language under TileLang, which tile programs do not need",

@@ -16,8 +16,8 @@ from tilebench.ir.rewrite import variables
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.language import assignment, control, statements
 from tilebench.language.captured import captured
-from tilebench.language.launching import refuse_foreign
-from tilebench.language.markers import Address, Pointer, PrimFunc, TensorType
+from tilebench.language.launching import enter_launch, refuse_foreign
+from tilebench.language.markers import Address, LaunchSpec, Pointer, PrimFunc, TensorType
 from tilebench.language.scope import Frame, node_of, outer_names, source_of
 from tilebench.language.tensors import TensorSpec, as_buffer, bind_spec, foreseen_constants, undeclared
 from tilebench.language.walker import Handler, Returned, Walker
@@ -58,7 +58,22 @@ def parse_prim_func(function: Any, source: Source | None = None) -> Kernel:
     return function.parsed[reads]
 
 
-def _parsed(function: Any, source: Source | None) -> Kernel:
+def parse_to_look_at(function: PrimFunc) -> Kernel:
+    """The Kernel of a @T.prim_func. One that launches nothing, which cannot be compiled, is shown as what one
+    thread does.
+    """
+    try:
+        return parse_prim_func(function)
+    except SyntaxTileError as error:
+        if error.code not in ("TB108", "TB110"):
+            raise
+    reads = "shown", captured(function.function, function.scope)
+    if reads not in function.parsed:
+        function.parsed[reads] = _parsed(function, None, alone=True)
+    return function.parsed[reads]
+
+
+def _parsed(function: Any, source: Source | None, alone: bool = False) -> Kernel:
     scope = function.scope if isinstance(function, PrimFunc) else {}
     plain = function.function if isinstance(function, PrimFunc) else function
     if isinstance(plain, Kernel):
@@ -112,6 +127,9 @@ def _parsed(function: Any, source: Source | None) -> Kernel:
                     why="a @T.prim_func's parameters are tensors and scalars of the launch",
                     fix=f"{name}: T.Tensor((M, N), 'float16'), or {name}: T.int32",
                 )
+    if alone:
+        enter_launch(walker, LaunchSpec((1,), (1,)), at)
+        walker.attributes["alone"] = True
     return _finish(walker, frame, node, order, at)
 
 

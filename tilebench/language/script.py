@@ -78,6 +78,8 @@ def _launch(kernel: Kernel) -> list[str]:
     blocks = ", ".join(b.name for b in kernel.blocks)
     names = f"({blocks})" if len(kernel.blocks) > 1 else blocks
     lines = [f"with T.Kernel({grid}, threads={threads})" + (f" as {names}:" if names else ":")]
+    if kernel.attributes.get("alone"):
+        return list(statement(kernel.body, 0)) or ["pass"]
     inside = [_allocation(b) for b in kernel.buffers if not b.workspace]
     if any(node is kernel.thread for node in walk(kernel.body)):
         inside.append(f"{kernel.thread.name} = {_thread(kernel.threads)}")
