@@ -28,6 +28,12 @@ def test_each_name_has_a_verdict_with_a_reason(name: str, status: str) -> None:
     assert verdict.why
 
 
+def test_where_results_differ_from_tilelangs_the_verdict_says_so() -> None:
+    for name in ("T.atomic_add", "T.atomic_max", "T.atomic_addx2"):
+        assert "once by the block" in str(tilebench.compat(name))
+    assert "once by the block" not in str(tilebench.compat("T.copy"))
+
+
 def test_the_command_prints_verdicts_and_fails_on_refusals(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compat", "T.copy"]) == 0
     assert main(["compat", "T.copy", "T.wgmma_gemm"]) == 1

@@ -412,3 +412,18 @@ def test_nothing_moves_over_an_atomic_with_an_order() -> None:
     text = text_of(program)
     body = text[text.rindex("{", 0, text.index("AtomicAdd(", text.index("__launch_bounds__"))) :]
     assert re.search(r"D\[[^;]*\] = .*;\s+AtomicAdd\(F[^;]*, 4\);\s+E\[[^;]*\] = D\[", body), text
+
+
+def test_an_atomic_that_names_no_thread_is_done_once_by_the_block() -> None:
+    @T.prim_func
+    def program(Count: T.Tensor((2,), "int32"), Seen: T.Tensor((6,), "int32")):
+        with T.Kernel(6, threads=96) as b:
+            T.atomic_add(Count[0], 1)
+            before = T.atomic_add(Count[1], 2, return_prev=True)
+            Seen[before // 2] = 1
+            tx = T.get_thread_binding()
+            if tx >= 64:
+                T.atomic_add(Count[0], 100)
+
+    count, ones = np.array([6 + 6 * 32 * 100, 12], np.int32), np.ones(6, np.int32)
+    check(program, [], count, ones, start=[np.zeros(2, np.int32), np.zeros(6, np.int32)])

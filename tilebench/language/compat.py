@@ -52,6 +52,11 @@ _ACCEPTED = {
     "assume": "a promise that changes no value",
     "evaluate": "a call for its effect, as a statement",
 }
+_DIFFERENT = dict.fromkeys(
+    ("atomic_add", "atomic_max", "atomic_min", "atomic_or", "atomic_addx2", "atomic_addx4"),
+    "one that names no thread is done once by the block, where every thread of TileLang's does it",
+)
+"""Where the same program gives another result."""
 
 
 _MOVED = {
@@ -82,7 +87,9 @@ def compat(name: str) -> Verdict:
     if top_level:
         return _of_module(name, plain)
     if plain in _TRANSLATED:
-        return Verdict(name, "translated", _TRANSLATED[plain])
+        return Verdict(
+            name, "translated", "; ".join(filter(None, (_TRANSLATED[plain], _DIFFERENT.get(plain))))
+        )
     if plain in _ACCEPTED:
         return Verdict(name, "accepted", _ACCEPTED[plain])
     if plain in NAMED:
@@ -90,7 +97,8 @@ def compat(name: str) -> Verdict:
         return Verdict(name, "refused", error.why, error.fix)
     if plain in language.__all__:
         doc = (getattr(language, plain).__doc__ or "").strip().partition("\n")[0]
-        return Verdict(name, "supported", doc or "part of the language")
+        known = doc or "part of the language"
+        return Verdict(name, "supported", "; ".join(filter(None, (known, _DIFFERENT.get(plain)))))
     if isinstance(getattr(language, plain, None), DType):
         return Verdict(name, "accepted", "it can be named and compared; a buffer or value of it is refused")
     refused = refusal(plain)
