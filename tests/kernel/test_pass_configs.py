@@ -79,13 +79,17 @@ def test_what_has_no_effect_says_so_once(key: PassConfigKey) -> None:
 def test_what_acts_acts_and_says_nothing(key: PassConfigKey, spelled: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        on, off = lowered({spelled(key): True}), lowered({spelled(key): False})
+        given = "-DN=1" if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS else True
+        on, off = lowered({spelled(key): given}), lowered({spelled(key): False})
     before, after = print_program(off.program).text, print_program(on.program).text
     assert before == text()
     match key:
         case PassConfigKey.TL_ENABLE_FAST_MATH:
             assert on.program.facts["fast_math"]
             assert not off.program.facts["fast_math"]
+        case PassConfigKey.TL_DEVICE_COMPILE_FLAGS:
+            assert on.program.facts["compile_flags"] == ("-DN=1",)
+            assert before == after
         case PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC:
             assert after.count("because=line") == 0 < before.count("because=line")
         case PassConfigKey.TL_DISABLE_SHARED_MEMORY_REUSE:

@@ -455,6 +455,13 @@ class Kernel:
         return self.attributes.get("pass_configs", {})
 
     @property
+    def compile_flags(self) -> tuple[str, ...]:
+        """Flags for the CUDA compiler, as the user wrote them: those of the pass configs, then the others."""
+        given = self.configs.get("TL_DEVICE_COMPILE_FLAGS") or ()
+        first = (given,) if isinstance(given, str) else tuple(map(str, given))
+        return (*first, *self.attributes.get("compile_flags", ()))
+
+    @property
     def thread_count(self) -> int:
         """Threads of a block."""
         total = 1

@@ -1,8 +1,8 @@
 """NVRTC in a process of its own, so that a compile that nobody waits for any longer can be ended.
 
-One request on standard input (architecture, CUDA text), one answer on standard output (PTX, cubin, log), in
-the frames of kernel/frames.py. The parent puts the answer into the store of built kernels: a later compile
-of the same program finds it there.
+One request on standard input (architecture, flags, CUDA text), one answer on standard output (PTX, cubin,
+log), in the frames of kernel/frames.py. The parent puts the answer into the store of built kernels: a later
+compile of the same program finds it there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tilebench.errors import InternalError, LaunchError, TileError
@@ -24,11 +25,11 @@ class Cancelled(Exception):
 class Compile:
     """One compile under way. `wait` gives what was made; `cancel` may be called from any thread."""
 
-    def __init__(self, text: str, arch: str) -> None:
+    def __init__(self, text: str, arch: str, flags: Sequence[str] = ()) -> None:
         self._lock = threading.Lock()
         self._cancelled = False
         self._process: subprocess.Popen[bytes] | None = None
-        self.text, self.arch = text, arch
+        self.text, self.arch, self.flags = text, arch, tuple(flags)
 
     def cancel(self) -> None:
         """End the process; `wait` then raises Cancelled."""
@@ -55,7 +56,8 @@ class Compile:
         assert process.stdin is not None, "a pipe"
         assert process.stdout is not None, "a pipe"
         try:
-            write_frame(process.stdin, {"arch": self.arch}, [self.text.encode()])
+            asked = {"arch": self.arch, "flags": self.flags}
+            write_frame(process.stdin, asked, [self.text.encode()])
             reply, parts = read_frame(process.stdout)
         except (EOFError, BrokenPipeError, ValueError):
             if self._cancelled:
@@ -87,7 +89,7 @@ def serve() -> int:
     from tilebench.backends.cuda import nvrtc
 
     try:
-        made = nvrtc.compile_text(text.decode(), request["arch"])
+        made = nvrtc.compile_text(text.decode(), request["arch"], flags=request["flags"])
     except TileError as error:
         told = {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix}
         write_frame(answers, {"error": told})

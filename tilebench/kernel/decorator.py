@@ -21,6 +21,7 @@ from tilebench.ir.launches import each_launch
 from tilebench.ir.tile import Buffer
 from tilebench.kernel import args, recall
 from tilebench.kernel.call_forms import CallForms
+from tilebench.kernel.compile_flags import notice
 from tilebench.kernel.compiled import Kernel, Origin
 from tilebench.kernel.options import normalise
 from tilebench.kernel.roles import with_roles
@@ -115,6 +116,7 @@ def finish(
     """Options joined to a parsed kernel; compiled at once, so that its errors come from here."""
     kernel = Kernel(with_options(prim, out_idx, pass_configs, compile_flags), resolve(target))
     _ = kernel.compilation
+    notice(kernel)
     return kernel
 
 
@@ -127,9 +129,9 @@ def with_options(
         options = normalise({**dict(current().pass_configs), **part.configs, **(pass_configs or {})})
         attributes = {**part.attributes, "pass_configs": options}
         if compile_flags:
-            attributes["compile_flags"] = (
-                (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
-            )
+            more = (compile_flags,) if isinstance(compile_flags, str) else tuple(compile_flags)
+            annotated = part.attributes.get("compile_flags", ())
+            attributes["compile_flags"] = more if annotated == more else (*annotated, *more)
         return replace(part, attributes=attributes)
 
     return each_launch(with_outputs(with_roles(prim), out_idx), optioned)

@@ -78,6 +78,7 @@ ACTING = frozenset(
         PassConfigKey.TL_DISABLE_WARP_SPECIALIZED,
         PassConfigKey.TL_DISABLE_TMA_LOWER,
         PassConfigKey.TL_DISABLE_WGMMA,
+        PassConfigKey.TL_DEVICE_COMPILE_FLAGS,
     }
 )
 OWN = frozenset(

@@ -70,7 +70,7 @@ def _matched(before: str, after: str) -> list[int]:
 
 def _compile(kernel: Kernel, path: Path, own: CodeText, text: str) -> None:
     from tilebench.backends.cuda import nvrtc
-    from tilebench.backends.cuda.build import CudaExecutable, ptx_text
+    from tilebench.backends.cuda.build import CudaExecutable, passed, ptx_text
     from tilebench.backends.cuda.emit import Emitted, compiled_text
     from tilebench.kernel.emulate import refuse_several
 
@@ -79,7 +79,8 @@ def _compile(kernel: Kernel, path: Path, own: CodeText, text: str) -> None:
     executable: Any = kernel.executable
     arch = kernel.target.arch or executable.program.arch
     try:
-        compiled = nvrtc.compile_text(compiled_text(Emitted(text, lines)), arch)
+        given = passed(executable.program)
+        compiled = nvrtc.compile_text(compiled_text(Emitted(text, lines)), arch, flags=given)
     except InternalError as error:
         raise TargetError(
             "TB623",

@@ -23,7 +23,7 @@ from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.text import print_kernel, print_program, print_stmt
 from tilebench.ir.tile import Buffer, Parallel, Stmt, TileOp
 from tilebench.ir.tile import Kernel as TileKernel
-from tilebench.kernel import accesses, beyond, overlapping, scheduling
+from tilebench.kernel import accesses, beyond, compile_flags, overlapping, scheduling
 from tilebench.kernel.crowded import crowded
 from tilebench.kernel.reasons import chain
 from tilebench.kernel.slices import slices
@@ -293,7 +293,7 @@ def make_report(
     for buffer, text in widened(compilation.stage(Typed).kernel):
         place = span(buffer.loc)
         found.append(Finding("room", "warning", text, (place,) if place else ()))
-    found += _silent(kernel, found)
+    found += [*_silent(kernel, found), *compile_flags.findings(kernel)]
     placed = stages.stage(Placed) if stages else None
     allocated = stages.stage(Allocated) if stages else None
     partitioned = stages.stage(Partitioned) if stages else None

@@ -20,6 +20,7 @@ from tilebench import compiler
 from tilebench.errors import LaunchError, TileError
 from tilebench.ir import tile
 from tilebench.ir.expr import Var
+from tilebench.ir.thread import Program
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.compiling import Cancelled, Compile
 from tilebench.kernel.factory import Factory, factory_of, tunables
@@ -489,20 +490,21 @@ def _compiled(
     factory: Factory, chosen: Config, target: Target, begun: Callable[[Compile], None] | None
 ) -> Kernel:
     """The kernel, its binary made by a worker process (or found in the store)."""
-    from tilebench.backends.cuda.build import is_kept, keep
+    from tilebench.backends.cuda.build import is_kept, keep, passed
     from tilebench.backends.cuda.emit import compiled_text, emit
     from tilebench.store import current_store
 
     prim = factory.make(chosen)
     stages = compiler.analyse(prim, target, as_asked=True)
-    text, arch = compiled_text(emit(stages.stage(Lowered).program)), target.arch or "sm_90a"
+    program: Program = stages.stage(Lowered).program
+    text, arch, flags = compiled_text(emit(program)), target.arch or "sm_90a", passed(program)
     store = current_store()
-    if not is_kept(store, text, arch):
-        job = Compile(text, arch)
+    if not is_kept(store, text, arch, flags):
+        job = Compile(text, arch, flags)
         if begun is not None:
             begun(job)
         ptx, cubin, log, _ = job.wait()
-        keep(store, text, arch, ptx, cubin, log)
+        keep(store, text, arch, ptx, cubin, log, flags)
     return Kernel(prim, target, config=_texts(chosen), compilation=compiler.with_executable(stages))
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from tilebench import compiler, config
 from tilebench.errors import TileError
@@ -31,12 +31,25 @@ from tilebench.tuning.space import PASS_CONFIGS
 LONGEST_REASON = 300
 
 
+class Binary(NamedTuple):
+    """CUDA text and the user's flags, and what NVRTC made of them, for the store of another process."""
+
+    text: str
+    flags: tuple[str, ...]
+    ptx: str
+    cubin: bytes
+    log: str
+
+    def portable(self) -> list[Any]:
+        """As JSON has it."""
+        return [self.text, self.flags, self.ptx, base64.b64encode(self.cubin).decode(), self.log]
+
+
 @dataclass(frozen=True)
 class Compiled:
     """What is known of a candidate after its compile. reason: why there is none; milliseconds: the compile's.
 
-    binary: CUDA text, PTX, cubin and log where they were made by this compile, for the store of another
-    process.
+    binary: where it was made by this compile.
     """
 
     reason: str = ""
@@ -45,7 +58,7 @@ class Compiled:
     registers: int | None = None
     spill_bytes: int | None = None
     milliseconds: float = 0.0
-    binary: tuple[str, str, bytes, str] | None = None
+    binary: Binary | None = None
 
 
 def reason_of(error: BaseException) -> str:
@@ -68,8 +81,7 @@ def build(text: str) -> str:
     except Exception as error:  # the factory is the user's: whatever it raises is the candidate's reason
         return json.dumps({"reason": reason_of(error)})
     if binary is not None:
-        made, ptx, cubin, log = binary
-        answer["binary"] = [made, ptx, base64.b64encode(cubin).decode(), log]
+        answer["binary"] = binary.portable()
     return json.dumps(answer)
 
 
@@ -88,7 +100,8 @@ def read_answer(text: str) -> Compiled:
     data: Data = json.loads(text)
     binary = data.pop("binary", None)
     if binary is not None:
-        binary = (binary[0], binary[1], base64.b64decode(binary[2]), binary[3])
+        text, flags, ptx, cubin, log = binary
+        binary = Binary(text, tuple(flags), ptx, base64.b64decode(cubin), log)
     return Compiled(**data, binary=binary)
 
 
@@ -105,7 +118,7 @@ def _program(text: str) -> Any:
     return restore(json.loads(text))
 
 
-def compiled(request: Mapping[str, Any]) -> tuple[Kernel, tuple[str, str, bytes, str] | None]:
+def compiled(request: Mapping[str, Any]) -> tuple[Kernel, Binary | None]:
     """The kernel of a request, and what NVRTC made if it ran for it.
 
     Raises what the factory raises, and TileError.
@@ -139,23 +152,23 @@ def _parsed(request: Mapping[str, Any]) -> Any:
     return with_options(prim, options.get("out_idx"), pass_configs, options.get("compile_flags"))
 
 
-def _with_nvrtc(stages: compiler.Compilation) -> tuple[str, str, bytes, str] | None:
+def _with_nvrtc(stages: compiler.Compilation) -> Binary | None:
     """Compile the CUDA text unless the store has it; what was made goes into this process's store."""
     from tilebench.backends.cuda import nvrtc
-    from tilebench.backends.cuda.build import is_kept, keep
+    from tilebench.backends.cuda.build import is_kept, keep, passed
     from tilebench.backends.cuda.emit import compiled_text, emit
     from tilebench.store import current_store
 
     if not nvrtc.available():
         return None
     program = stages.stage(Lowered).program
-    text, arch = compiled_text(emit(program)), stages.target.arch or program.arch
+    text, arch, flags = compiled_text(emit(program)), stages.target.arch or program.arch, passed(program)
     store = current_store()
-    if is_kept(store, text, arch):
+    if is_kept(store, text, arch, flags):
         return None
-    made = nvrtc.compile_text(text, arch)
-    keep(store, text, arch, made.ptx, made.cubin, made.log)
-    return text, made.ptx, made.cubin, made.log
+    made = nvrtc.compile_text(text, arch, flags=flags)
+    keep(store, text, arch, made.ptx, made.cubin, made.log, flags)
+    return Binary(text, flags, made.ptx, made.cubin, made.log)
 
 
 def keep_binary(made: Compiled, arch: str) -> None:
@@ -165,6 +178,6 @@ def keep_binary(made: Compiled, arch: str) -> None:
     from tilebench.backends.cuda.build import is_kept, keep
     from tilebench.store import current_store
 
-    text, ptx, cubin, log = made.binary
-    if not is_kept(current_store(), text, arch):
-        keep(current_store(), text, arch, ptx, cubin, log)
+    text, flags, ptx, cubin, log = made.binary
+    if not is_kept(current_store(), text, arch, flags):
+        keep(current_store(), text, arch, ptx, cubin, log, flags)

@@ -281,19 +281,11 @@ def _runner(
         notes.append(f"candidates were measured in this process: {error}")
         return local()
     answers = {
-        i: json.dumps({"reason": "", "binary": _binary(c)})
+        i: json.dumps({"reason": "", "binary": c.binary.portable()})
         for i, c in compiled.items()
         if c.binary is not None
     }
     return Remote(message, dict(enumerate(portable)), answers, options.timeout_s, spare)
-
-
-def _binary(made: Compiled) -> list[str]:
-    import base64
-
-    assert made.binary is not None, "asked for those that have one"
-    text, ptx, cubin, log = made.binary
-    return [text, ptx, base64.b64encode(cubin).decode(), log]
 
 
 def chosen_kernel(job: Job, tuning: Tuning) -> Kernel:

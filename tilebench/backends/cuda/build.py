@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from tilebench.backends.base import Argument, Built, TensorArgument
-from tilebench.backends.cuda import nvrtc
+from tilebench.backends.cuda import flags, nvrtc
 from tilebench.backends.cuda.driver import ArgumentPack, Gpu, LoadedKernel
 from tilebench.backends.cuda.emit import ENTRY, FILE, Emitted, compiled_text, emit, kernel_parameters
 from tilebench.backends.cuda.prepared import PreparedLaunch
@@ -75,7 +75,7 @@ def build_program(
             milliseconds={"emit": emit_ms},
         )
         return CudaExecutable(built, program)
-    compiled, cached, ms = _compile(emitted, arch, source, store or current_store())
+    compiled, cached, ms = _compile(emitted, arch, source, store or current_store(), passed(program))
     built = Built(
         target,
         (cuda, ptx_text(compiled.ptx)),
@@ -96,34 +96,41 @@ def build_program(
     return CudaExecutable(built, program)
 
 
+def passed(program: Program) -> tuple[str, ...]:
+    """The user's compile flags that NVRTC is given."""
+    return flags.sort(program.facts.get("compile_flags", ())).passed
+
+
 def _compile(
-    emitted: Emitted, arch: str, source: Source | None, store: Store
+    emitted: Emitted, arch: str, source: Source | None, store: Store, given: tuple[str, ...]
 ) -> tuple[nvrtc.Compiled, bool, float]:
     """(what NVRTC made or the store had, whether it was stored, milliseconds)."""
     start = time.perf_counter()
     text = compiled_text(emitted)
-    entry = store.get(_key(text, arch))
+    entry = store.get(_key(text, arch, given))
     if entry is not None and {"kernel.ptx", "kernel.cubin", "log.txt"} <= entry.files.keys():
         log = entry.files["log.txt"].decode()
         registers, spills, stack, warnings = nvrtc.read_log(log)
         ptx, cubin = entry.files["kernel.ptx"].decode(), entry.files["kernel.cubin"]
         compiled = nvrtc.Compiled(ptx, cubin, log, registers, spills, stack, warnings, 0.0)
         return compiled, True, (time.perf_counter() - start) * 1e3
-    compiled = nvrtc.compile_text(text, arch, source)
-    keep(store, text, arch, compiled.ptx, compiled.cubin, compiled.log)
+    compiled = nvrtc.compile_text(text, arch, source, given)
+    keep(store, text, arch, compiled.ptx, compiled.cubin, compiled.log, given)
     return compiled, False, (time.perf_counter() - start) * 1e3
 
 
-def _key(text: str, arch: str) -> str:
-    return make_key("cuda", text, *nvrtc.options(arch), nvrtc.version(), arch)
+def _key(text: str, arch: str, given: Sequence[str]) -> str:
+    return make_key("cuda", text, *nvrtc.options(arch, given), nvrtc.version(), arch)
 
 
-def is_kept(store: Store, text: str, arch: str) -> bool:
-    """Whether the store has the binary of this text."""
-    return store.get(_key(text, arch)) is not None
+def is_kept(store: Store, text: str, arch: str, given: Sequence[str] = ()) -> bool:
+    """Whether the store has the binary of this text, made with these flags of the user's."""
+    return store.get(_key(text, arch, given)) is not None
 
 
-def keep(store: Store, text: str, arch: str, ptx: str, cubin: bytes, log: str) -> None:
+def keep(
+    store: Store, text: str, arch: str, ptx: str, cubin: bytes, log: str, given: Sequence[str] = ()
+) -> None:
     """Put what NVRTC made of a text, here or in another process, where `build` finds it."""
     files = {
         "kernel.cu": text.encode(),
@@ -131,8 +138,8 @@ def keep(store: Store, text: str, arch: str, ptx: str, cubin: bytes, log: str) -
         "kernel.cubin": cubin,
         "log.txt": log.encode(),
     }
-    meta = {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch))}
-    store.put(_key(text, arch), files, meta)
+    meta = {"arch": arch, "nvrtc": nvrtc.version(), "options": list(nvrtc.options(arch, given))}
+    store.put(_key(text, arch, given), files, meta)
 
 
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from tilebench.backends.cuda.emit import FILE
-from tilebench.errors import InternalError, Loc, Source, TargetError
+from tilebench.errors import InternalError, LaunchError, Loc, Source, TargetError
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,39 @@ def supported() -> frozenset[int]:
     return frozenset(int(a) for a in archs)
 
 
-def options(arch: str) -> tuple[str, ...]:
-    """The compile flags, in the order in which they count for the key of the store."""
+def options(arch: str, flags: Sequence[str] = ()) -> tuple[str, ...]:
+    """The compile flags, in the order in which they count for the key of the store. flags: the user's."""
     return (
         f"--gpu-architecture={arch}",
         "--generate-line-info",
         "--ptxas-options=-v",
         "--diag-suppress=177,550",
+        *flags,
     )
 
 
-def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled:
+_UNRECOGNISED = re.compile(r"unrecognized option (.*) found")
+
+
+def unrecognised(flags: Sequence[str]) -> str | None:
+    """The first flag that NVRTC does not know. Takes no time where there is one: NVRTC looks at flags first.
+    Raises TargetError TB510.
+    """
+    program = _checked(_nvrtc().nvrtcCreateProgram(b"", b"empty.cu", 0, [], []), "nvrtcCreateProgram")
+    try:
+        _nvrtc().nvrtcCompileProgram(program, len(flags), [f.encode() for f in flags])
+        found = _UNRECOGNISED.search(_log(program))
+    finally:
+        _nvrtc().nvrtcDestroyProgram(program)
+    return found[1] if found else None
+
+
+def compile_text(text: str, arch: str, source: Source | None = None, flags: Sequence[str] = ()) -> Compiled:
     """Compile one translation unit for one architecture.
 
-    source: the cell, so that an error can show its line. Raises TargetError TB510 without NVRTC, TB511 when
-    it does not know the architecture, InternalError TB903 when it refuses our text.
+    source: the cell, so that an error can show its line; flags: the user's (flags.py). Raises TargetError
+    TB510 without NVRTC, TB511 when it does not know the architecture, LaunchError TB617 for flags that do not
+    work, InternalError TB903 when it refuses our text.
     """
     nvrtc = _nvrtc()
     capability = int("".join(c for c in arch if c.isdigit()))
@@ -97,19 +116,18 @@ def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled
             why=f"it knows {', '.join(f'sm_{a}' for a in sorted(supported()))}",
             fix="install another nvidia-cuda-nvrtc, or choose another architecture",
         )
-    flags = [o.encode() for o in options(arch)]
+    given = [o.encode() for o in options(arch, flags)]
     start = time.perf_counter()
     program = _checked(
         nvrtc.nvrtcCreateProgram(text.encode(), b"/tilebench/kernel.cu", 0, [], []), "nvrtcCreateProgram"
     )
     try:
-        (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-        log = (
-            _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-            .decode(errors="replace")
-            .strip("\0 \n")
-        )
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        log = _log(program)
         if int(result) != 0:
+            if flags:
+                compile_text(text, arch, source)  # raises where the flags are not to blame
+                raise _flags_refused(flags, log)
             raise compile_error(log, arch, source)
         ptx = _read(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0").decode(errors="replace")
         cubin = _read(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
@@ -117,6 +135,22 @@ def compile_text(text: str, arch: str, source: Source | None = None) -> Compiled
         nvrtc.nvrtcDestroyProgram(program)
     registers, spills, stack, warnings = read_log(log)
     return Compiled(ptx, cubin, log, registers, spills, stack, warnings, (time.perf_counter() - start) * 1e3)
+
+
+def _flags_refused(flags: Sequence[str], log: str) -> LaunchError:
+    told = [line for line in log.splitlines() if re.search("error|fatal", line)]
+    return LaunchError(
+        "TB617",
+        f"the kernel does not compile with compile_flags {' '.join(flags)}",
+        why=(told or log.splitlines() or ["NVRTC says nothing"])[0].strip(),
+        fix="leave out the flag that it names; without flags the kernel compiles",
+    )
+
+
+def _log(program: Any) -> str:
+    nvrtc = _nvrtc()
+    raw = _read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+    return raw.decode(errors="replace").strip("\0 \n")
 
 
 def _checked(result: Any, what: str) -> Any:

@@ -45,6 +45,8 @@ def lower(stage: Synchronised) -> Lowered:
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
     }
     facts["fast_math"] = bool(kernel.configs.get("TL_ENABLE_FAST_MATH", False))
+    if kernel.compile_flags:
+        facts["compile_flags"] = kernel.compile_flags
     program = Program(
         name=kernel.name,
         params=kernel.params,
