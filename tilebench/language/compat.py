@@ -52,10 +52,10 @@ _ACCEPTED = {
     "assume": "a promise that changes no value",
     "evaluate": "a call for its effect, as a statement",
 }
-_DIFFERENT = dict.fromkeys(
-    ("atomic_add", "atomic_max", "atomic_min", "atomic_or", "atomic_addx2", "atomic_addx4"),
-    "one that names no thread is done once by the block, where every thread of TileLang's does it",
-)
+_DIFFERENT: dict[str, str] = {
+    name: "one that names no thread is done once by the block, where every thread of TileLang's does it"
+    for name in ("atomic_add", "atomic_max", "atomic_min", "atomic_or", "atomic_addx2", "atomic_addx4")
+}
 """Where the same program gives another result."""
 
 
