@@ -127,6 +127,10 @@ class Function:
         """The program as text in its own language."""
         return script(self.kernel)
 
+    def show(self) -> None:
+        """Print `script()`."""
+        print(self.script())
+
 
 class IRModule(Mapping[str, Function]):
     """Programs by name: `IRModule({"main": program})["main"].script()`."""
@@ -149,6 +153,10 @@ class IRModule(Mapping[str, Function]):
     def script(self) -> str:
         """The programs' texts, one after the other."""
         return "\n\n".join(f.script() for f in self.functions.values())
+
+    def show(self) -> None:
+        """Print `script()`."""
+        print(self.script())
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = True) -> None:

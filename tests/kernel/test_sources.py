@@ -58,3 +58,29 @@ def test_lower_takes_targets_as_tilelang_writes_them():
     assert [p.name for p in artifact.params] == ["A", "B"]
     assert "__global__ void" in artifact.kernel_source
     assert str(artifact.kernel.target) == "cuda:sm_80"
+
+
+def test_texts_are_printed_and_written(tmp_path, capsys):
+    kernel = tilebench.compile(doubled(), target="cpu")
+    kernel.show_source()
+    kernel.show_source("both")
+    assert capsys.readouterr().out == 2 * (kernel.get_kernel_source() + "\n")
+    path = tmp_path / "new" / "kernel.cu"
+    kernel.export_sources(str(path))
+    assert path.read_text() == kernel.get_kernel_source()
+    program = doubled()
+    program.show()
+    assert capsys.readouterr().out == program.script() + "\n"
+
+
+def test_there_is_no_code_for_the_host(tmp_path):
+    kernel = tilebench.compile(doubled(), target="cpu")
+    for act in (
+        lambda: kernel.show_source("host"),
+        lambda: kernel.show_source("device"),
+        lambda: kernel.export_sources(str(tmp_path / "a.cu"), str(tmp_path / "a.cc")),
+        lambda: kernel.export_sources(),
+    ):
+        with pytest.raises(TileError, match="TB617"):
+            act()
+    assert not list(tmp_path.iterdir())

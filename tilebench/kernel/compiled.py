@@ -306,6 +306,18 @@ class Kernel:
         del kernel_only
         return compiled_text(self) if self.target.kind == "cuda" else self._lowered_text
 
+    def show_source(self, which: str = "kernel") -> None:
+        """Print the CUDA C++. which: 'kernel', 'both' for TileLang's sake; 'host' is LaunchError TB617."""
+        from tilebench.kernel.sources import device_text
+
+        print(device_text(self, which))
+
+    def export_sources(self, kernel_path: str | None = None, host_path: str | None = None) -> None:
+        """Write the CUDA C++ to a file, whose folder is made. Raises LaunchError TB617 for a host_path."""
+        from tilebench.kernel.sources import export
+
+        export(self, kernel_path, host_path)
+
     @cached_property
     def _lowered_text(self) -> str:
         from tilebench.kernel.sources import lowered_text

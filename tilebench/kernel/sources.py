@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilebench.errors import LaunchError
 from tilebench.passes.stages import Lowered
 
 if TYPE_CHECKING:
@@ -43,6 +45,33 @@ def _named(emitted: Emitted) -> str:
     from tilebench.backends.cuda.named import with_names
 
     return with_names(emitted.text, emitted.names)
+
+
+def device_text(kernel: Kernel, which: str) -> str:
+    """The CUDA C++ of 'kernel' or 'both'. Raises LaunchError TB617 for what there is not."""
+    if which in ("kernel", "both"):
+        return kernel.get_kernel_source()
+    raise LaunchError(
+        "TB617",
+        f"there is no {which} source of {kernel.name}",
+        why="Python launches the kernel through the driver: no code is made for the host"
+        if which == "host"
+        else "the code of a kernel is all that is made",
+        fix="use show_source(), or get_source('tile' or 'ptx') for the other texts",
+    )
+
+
+def export(kernel: Kernel, kernel_path: str | None, host_path: str | None) -> None:
+    """See Kernel.export_sources. Raises LaunchError TB617 where no path is given, too."""
+    if host_path is not None:
+        device_text(kernel, "host")
+    if kernel_path is None:
+        raise LaunchError(
+            "TB617", "export_sources was given no path", fix="name a file: export_sources('kernel.cu')"
+        )
+    path = Path(kernel_path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(kernel.get_kernel_source())
 
 
 def text_of(kernel: Kernel, level: str) -> str:

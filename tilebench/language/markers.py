@@ -176,6 +176,10 @@ class PrimFunc:
 
         return script(self._parsed)
 
+    def show(self) -> None:
+        """Print `script()`."""
+        print(self.script())
+
     @property
     def _parsed(self) -> Kernel:
         from tilebench.language.parse import parse_to_look_at
