@@ -9,26 +9,20 @@ from tilebench.ir.rewrite import loads, walk
 from tilebench.ir.tile import AtomicRMW, Buffer, Kernel, Store, TileOp
 
 
-def _storage(buffer: Buffer) -> Buffer:
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
 def accessed(kernel: Kernel) -> tuple[set[Buffer], set[Buffer]]:
     """(buffers read, buffers written) anywhere in the body; views count as what they show."""
-    read = {_storage(e.buffer) for e in loads(kernel.body)}
+    read = {e.buffer.data for e in loads(kernel.body)}
     written: set[Buffer] = set()
     for node in walk(kernel.body):
         match node:
             case Store():
-                written.add(_storage(node.buffer))
+                written.add(node.buffer.data)
             case AtomicRMW():
-                written.add(_storage(node.buffer))
-                read.add(_storage(node.buffer))
+                written.add(node.buffer.data)
+                read.add(node.buffer.data)
             case TileOp():
-                read |= {_storage(r.buffer) for r in node.reads}
-                written |= {_storage(r.buffer) for r in node.writes}
+                read |= {r.buffer.data for r in node.reads}
+                written |= {r.buffer.data for r in node.writes}
             case _:
                 pass
     return read, written

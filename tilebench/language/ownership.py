@@ -55,10 +55,7 @@ def _indexed(variables: Iterable[Var], body: Stmt) -> Iterator[tuple[Var, Buffer
         elif isinstance(node, Load | Store | AtomicRMW):
             used = next((source[v] for i in node.indices for v in named(i) if v in source), None)
             if used is not None:
-                buffer = node.buffer
-                while buffer.view_of is not None:
-                    buffer = buffer.view_of
-                yield used, buffer, node.loc
+                yield used, node.buffer.data, node.loc
 
 
 __all__ = ["refuse_fragments", "refuse_private"]

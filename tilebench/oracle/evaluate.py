@@ -413,9 +413,7 @@ class Machine:
         self._note(buffer)
 
     def _note(self, buffer: Buffer) -> None:
-        while buffer.view_of is not None:
-            buffer = buffer.view_of
-        self.written.add(buffer)
+        self.written.add(buffer.data)
 
     def _store_private(self, buffer: Buffer, indices: tuple[Val, ...], value: Val, f: Frame) -> None:
         flat = self._flat(buffer, indices)

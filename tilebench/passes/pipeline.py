@@ -43,7 +43,7 @@ from tilebench.ir.tile import (
 from tilebench.ops.copy import Copy
 from tilebench.passes.handover import hand_over
 from tilebench.passes.pipeline_table import Table, read_table
-from tilebench.passes.regions import Touch, bound_indices, leaves_loop, overwrites, root_of, touches
+from tilebench.passes.regions import Touch, bound_indices, leaves_loop, overwrites, touches
 from tilebench.passes.schedule import scheduled_op
 from tilebench.passes.select import ASYNCHRONOUS
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
@@ -171,7 +171,7 @@ class _Opener:
             if against:
                 why.append(f"the copy to {p.destination.buffer.name} stays in order: {against}")
             else:
-                usable.setdefault(root_of(p.destination.buffer), []).append((p, fresh))
+                usable.setdefault(p.destination.buffer.data, []).append((p, fresh))
         for buffer in list(usable):
             against = _incomplete(buffer, [p for p, _ in usable[buffer]], parts, accesses)
             if not against and not _unseen_outside(self.placed.kernel.body, original, buffer):
@@ -298,9 +298,9 @@ def _unknown(e: Expr, loop: Pipelined, parts: Sequence[Stmt], accesses: Mapping[
     if named:
         return f"it depends on {next(iter(named)).name}, which each iteration calculates"
     for load in loads(e):
-        root = root_of(load.buffer)
+        root = load.buffer.data
         if root.scope in ("fragment", "local", "var"):
-            if any(root_of(b) is root for p in parts for b in _private_writes(p)):
+            if any(b.data is root for p in parts for b in _private_writes(p)):
                 return f"it depends on {load.buffer.name}, which the loop changes"
         elif any(t.buffer is root and t.mode != "read" for ts in accesses.values() for t in ts):
             return f"it depends on {load.buffer.name}, which the loop changes"

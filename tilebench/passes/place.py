@@ -300,7 +300,7 @@ class _Placer:
     # -- shared ----------------------------------------------------------------------------------------------
 
     def _shared(self, wishes: list[tuple[Buffer, AnyLayout, Reason]]) -> None:
-        viewed = {_root(b) for b in self.buffers if b.view_of is not None}
+        viewed = {b.data for b in self.buffers if b.view_of is not None}
         for root in viewed:
             self._views(root)
         for buffer in self.buffers:
@@ -327,7 +327,7 @@ class _Placer:
 
     def _views(self, root: Buffer) -> None:
         """A layout that a shared tile or one of its views was given holds for the others too."""
-        family = [b for b in self.buffers if b.scope == "shared" and _root(b) is root]
+        family = [b for b in self.buffers if b.scope == "shared" and b.data is root]
         given = next((b for b in family if b in self.layouts), None)
         if given is None:
             return
@@ -427,12 +427,6 @@ def node_names(count: int) -> tuple[Any, ...]:
     from tilebench.passes.place_rules import loop_names
 
     return loop_names(count)
-
-
-def _root(buffer: Buffer) -> Buffer:
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
 
 
 def _all_buffers(kernel: Kernel) -> list[Buffer]:

@@ -203,10 +203,8 @@ def node_of_nest(nest: Parallel, origin: Stmt | None = None) -> Node:
 
 
 def storage_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one is (itself unless it is a view)."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
+    """`buffer.data`."""
+    return buffer.data
 
 
 def _rereads(body: Stmt) -> bool:
@@ -215,11 +213,11 @@ def _rereads(body: Stmt) -> bool:
     writers: dict[Buffer, list[Store | AtomicRMW]] = {}
     for n in walk(body):
         if isinstance(n, Store | AtomicRMW) and n.buffer.scope in ("global", "shared"):
-            writers.setdefault(storage_of(n.buffer), []).append(n)
+            writers.setdefault(n.buffer.data, []).append(n)
     if not writers:
         return False
     for n in walk(body):
-        if isinstance(n, Load) and (found := writers.get(storage_of(n.buffer))):
+        if isinstance(n, Load) and (found := writers.get(n.buffer.data)):
             only = found[0]
             if len(found) > 1 or not isinstance(only, Store) or only.buffer is not n.buffer:
                 return True

@@ -50,10 +50,8 @@ class Touch:
 
 
 def root_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one is."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
+    """`buffer.data`."""
+    return buffer.data
 
 
 def touches(s: Stmt) -> Iterator[Touch]:
@@ -93,7 +91,7 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
 
 
 def _touch(buffer: Buffer, mode: Mode, region: Region | None, s: Stmt) -> Iterator[Touch]:
-    root = root_of(buffer)
+    root = buffer.data
     if root.scope in ("shared", "global"):
         yield Touch(root, mode, region if root is buffer else None, s)
 
@@ -147,19 +145,19 @@ def uses(s: Stmt) -> tuple[set[Buffer], set[Buffer]]:
     writes: set[Buffer] = set()
     for n in walk(s):
         if isinstance(n, TileOp):
-            reads |= {root_of(r.buffer) for r in n.reads}
-            writes |= {root_of(r.buffer) for r in n.writes}
+            reads |= {r.buffer.data for r in n.reads}
+            writes |= {r.buffer.data for r in n.writes}
         elif isinstance(n, Load):
-            reads.add(root_of(n.buffer))
+            reads.add(n.buffer.data)
         elif (
             isinstance(n, Stmt)
             and not isinstance(n, Store)
             and isinstance(buffer := getattr(n, "buffer", None), Buffer)
         ):
-            reads.add(root_of(buffer))
-            writes.add(root_of(buffer))
+            reads.add(buffer.data)
+            writes.add(buffer.data)
         elif isinstance(n, Store):
-            writes.add(root_of(n.buffer))
+            writes.add(n.buffer.data)
     return reads, writes
 
 

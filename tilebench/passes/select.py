@@ -27,7 +27,7 @@ from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes import persistent
 from tilebench.passes.occupied import wanted_blocks, with_blocks
 from tilebench.passes.reductions import with_reductions_alone
-from tilebench.passes.regions import bound_indices, root_of, touches
+from tilebench.passes.regions import bound_indices, touches
 from tilebench.passes.specialise import Specialisation, specialise
 from tilebench.passes.stages import Reason, Selected, Typed
 from tilebench.passes.staging import with_staged_results
@@ -162,8 +162,8 @@ def _reductions(op: AtomicTile, typed: Typed, offers: tuple[Offer, ...]) -> tupl
         )
     if not op.bulk and not typed.kernel.configs.get(BULK_REDUCE, True):
         return _without(offers, REDUCE, f"{BULK_REDUCE} is False")
-    tensor = root_of(op.destination.buffer)
-    others = (t for t in touches(typed.kernel.body) if root_of(t.buffer) is tensor)
+    tensor = op.destination.buffer.data
+    others = (t for t in touches(typed.kernel.body) if t.buffer.data is tensor)
     if any(not isinstance(t.stmt, AtomicTile) or t.stmt.op != "add" for t in others):
         return _without(
             offers, REDUCE, f"other statements touch {tensor.name}, which has no sums yet by then"

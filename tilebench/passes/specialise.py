@@ -29,7 +29,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.ops.copy import Copy
-from tilebench.passes.regions import leaves_loop, root_of, touches
+from tilebench.passes.regions import leaves_loop, touches
 
 WARPGROUP = 128
 DISABLED = ("TL_DISABLE_WARP_SPECIALIZED", "TL_DISABLE_TMA_LOWER")
@@ -119,7 +119,7 @@ class _Facts:
             self.touched.setdefault(t.buffer, []).append(t.stmt)
             if t.mode != "read":
                 self.writers.setdefault(t.buffer, []).append(t.stmt)
-        viewed = {root_of(n.buffer) for n in walk(kernel.body) if isinstance(n, Region | Load)
+        viewed = {n.buffer.data for n in walk(kernel.body) if isinstance(n, Region | Load)
                   and n.buffer.view_of is not None}  # fmt: skip
         self.viewed = viewed
         self.bound = {n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind)}
@@ -137,7 +137,7 @@ class _Facts:
             return f"{buffer.name} has a layout of the program's own"
         if any(w is not copy for w in self.writers[buffer]):
             return f"another statement writes {buffer.name} too"
-        if self.writers.get(root_of(copy.source.buffer)):
+        if self.writers.get(copy.source.buffer.data):
             return f"the kernel writes {copy.source.buffer.name}"
         after = {id(n) for s in place.following for n in walk(s)}
         if any(s is not copy and id(s) not in after for s in self.touched[buffer]):
@@ -161,7 +161,7 @@ class _Facts:
         """Why the value of `e` is not known to a warp that does nothing but copy."""
         for node in walk(e):
             if isinstance(node, Load):
-                root = root_of(node.buffer)
+                root = node.buffer.data
                 if root.scope != "global" or self.writers.get(root):
                     return f"its place depends on {node.buffer.name}, which the kernel computes"
         for var in variables(e):

@@ -35,7 +35,7 @@ from tilebench.ops.copy.bulk import STORE, offers
 from tilebench.ops.gemm import Gemm, GemmWarpPolicy
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.ops.gemm.wgmma import splits
-from tilebench.passes.regions import bound_indices, guarded_copies, root_of, touches
+from tilebench.passes.regions import bound_indices, guarded_copies, touches
 from tilebench.passes.stages import Selected
 
 PANEL = 128
@@ -96,8 +96,8 @@ def _goes_on(s: Copy, around: Sequence[Pipelined], kernel: Kernel) -> bool:
     """Whether a result of a loop goes to another place in each iteration, and nothing else touches its
     tensor: bulk stores end in no order.
     """
-    tensor = root_of(s.destination.buffer)
-    if any(t.stmt is not s and root_of(t.buffer) is tensor for t in touches(kernel.body)):
+    tensor = s.destination.buffer.data
+    if any(t.stmt is not s and t.buffer.data is tensor for t in touches(kernel.body)):
         return False
     known = bound_indices(kernel.body)
     starts = [linear(substitute(o, known)) for o in s.destination.offsets]

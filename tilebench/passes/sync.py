@@ -43,7 +43,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.passes.conflicts import Access, Conflicts, Hazard
-from tilebench.passes.regions import Touch, leaves_loop, own_touches, root_of, touches
+from tilebench.passes.regions import Touch, leaves_loop, own_touches, touches
 from tilebench.passes.stages import Allocated, BarrierNote, Synchronised
 from tilebench.passes.uniform import per_thread_statements
 
@@ -169,7 +169,7 @@ class _Walker:
                 return state
             case Versioned():
                 saved = self.versions
-                self.versions = {**saved, **{root_of(b): v for b, v in s.versions.items()}}
+                self.versions = {**saved, **{b.data: v for b, v in s.versions.items()}}
                 state = self.visit(s.body, state)
                 self.versions = saved
                 return state
@@ -253,7 +253,7 @@ class _Walker:
     def _issued(self, s: Stmt) -> list[Access]:
         if isinstance(s, Versioned):
             saved = self.versions
-            self.versions = {**saved, **{root_of(b): v for b, v in s.versions.items()}}
+            self.versions = {**saved, **{b.data: v for b, v in s.versions.items()}}
             found = self._issued(s.body)
             self.versions = saved
             return found

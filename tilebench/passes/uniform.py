@@ -82,7 +82,7 @@ def varies(e: Expr, facts: Facts) -> bool:
         case Var():
             return e in facts.vars
         case Load():
-            return _root(e.buffer) in facts.buffers or any(varies(i, facts) for i in e.indices)
+            return e.buffer.data in facts.buffers or any(varies(i, facts) for i in e.indices)
         case Unary() | Cast():
             return varies(e.value, facts)
         case Binary():
@@ -98,14 +98,8 @@ def varies(e: Expr, facts: Facts) -> bool:
             return False
 
 
-def _root(buffer: Buffer) -> Buffer:
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
 def _region_varies(region: Region, facts: Facts) -> bool:
-    return _root(region.buffer) in facts.buffers or any(varies(o, facts) for o in region.offsets)
+    return region.buffer.data in facts.buffers or any(varies(o, facts) for o in region.offsets)
 
 
 def _own_expressions(s: Stmt) -> list[Expr]:
@@ -138,9 +132,9 @@ def _visit(s: Stmt, control: Stmt | None, facts: Facts, grouped: bool = False) -
         case AtomicRMW() if here and s.result is not None:
             facts.vars.add(s.result)
         case Store() if (here or grouped) and s.buffer.scope in PRIVATE:
-            facts.buffers.add(_root(s.buffer))
+            facts.buffers.add(s.buffer.data)
         case TileOp() if here or grouped:
-            facts.buffers.update(_root(r.buffer) for r in s.writes if r.buffer.scope in PRIVATE)
+            facts.buffers.update(r.buffer.data for r in s.writes if r.buffer.scope in PRIVATE)
         case For() | Pipelined() if own and (varies(s.start, facts) or varies(s.stop, facts)):
             facts.vars.add(s.var)
         case _:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilebench.backends.cpu.indices import Overlay, Place, Site, root_of
+from tilebench.backends.cpu.indices import Overlay, Place, Site
 from tilebench.backends.cpu.storage import Storage
 from tilebench.backends.cpu.text import V, i64, storage_type, suffix, vector
 from tilebench.errors import Loc
@@ -94,7 +94,7 @@ class Access(Storage):
 
     def load(self, e: Load) -> V:
         """An element in each lane."""
-        root = root_of(e.buffer)
+        root = e.buffer.data
         if root in self.overlays:
             return self._load_overlay(e, self.overlays[root])
         free = self.mask is None or self.safe(e.buffer, e.indices)
@@ -174,7 +174,7 @@ class Access(Storage):
         return self.from_storage(self.op(f"load {kind}, ptr {p}"), e.dtype, over.w)
 
     def _overlay_pointer(self, buffer: Buffer, indices: Sequence[Expr], over: Overlay, at: Loc | None) -> str:
-        if all(int_value(i) == 0 for i in indices) and root_of(buffer) is buffer:
+        if all(int_value(i) == 0 for i in indices) and buffer.data is buffer:
             return over.base
         place = Place(over.base, tuple(map(i64, buffer.static_shape)), self.place(buffer).strides, 0)
         steps = [self.coefficient(i) for i in indices]
@@ -189,7 +189,7 @@ class Access(Storage):
 
     def store(self, buffer: Buffer, indices: Sequence[Expr], value: V, at: Loc | None) -> None:
         """Write an element in each active lane."""
-        root = root_of(buffer)
+        root = buffer.data
         if root in self.overlays:
             over = self.overlays[root]
             p = self._overlay_pointer(buffer, indices, over, at)

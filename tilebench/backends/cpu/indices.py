@@ -60,13 +60,6 @@ class Overlay:
     w: int
 
 
-def root_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one shows."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
 class Indices(Math):
     """Facts about indices, checks, failures."""
 
@@ -126,8 +119,8 @@ class Indices(Math):
             ):
                 return self.coefficient(e.value)
             case Load():
-                if root_of(e.buffer) in self.overlays:
-                    return 0 if self.overlays[root_of(e.buffer)].w == 1 else None
+                if e.buffer.data in self.overlays:
+                    return 0 if self.overlays[e.buffer.data].w == 1 else None
                 return 0 if all(self.coefficient(i) == 0 for i in e.indices) else None
             case Unary() | Cast() | Binary() | Select() | Call():
                 parts = [c for c in children(e) if isinstance(c, Expr)]

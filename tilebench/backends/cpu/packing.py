@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilebench.backends.cpu.gemm import Panels, panels
-from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.packs import Pack, Side, Step, keyed
 from tilebench.backends.cpu.reductions import Reductions
 from tilebench.backends.cpu.storage import ANYWHERE
@@ -71,7 +70,7 @@ class Packing(Reductions):
             or 1 in op.destination.extents
             or root.scope != "global"
             or root not in self.untouched
-            or root_of(root) is not root
+            or root.data is not root
             or self.place(root).strides[wide[1]].name != "1"
             or not (op.outside is None or is_const(op.outside))
             or not (side.operand == "B" or any(s.stop is not None for s in self.steps))

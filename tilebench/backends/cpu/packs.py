@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
-from tilebench.backends.cpu.indices import root_of
 from tilebench.ir.expr import Expr, Var, is_const
 from tilebench.ir.rewrite import walk
 from tilebench.ir.simplify import Interval, bounds, linear
@@ -87,9 +86,9 @@ def written(kernel: Kernel) -> set[Buffer]:
     found: set[Buffer] = set()
     for node in walk(kernel.body):
         if isinstance(node, Op):
-            found |= {root_of(r.buffer) for r in node.writes}
+            found |= {r.buffer.data for r in node.writes}
         elif isinstance(node, Store | AtomicRMW):
-            found.add(root_of(node.buffer))
+            found.add(node.buffer.data)
     return found
 
 

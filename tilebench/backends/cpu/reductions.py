@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilebench.backends.cpu.copies import Copies
-from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.text import V, compute_type, i64, suffix, vector
 from tilebench.ops.reduce import Reduce
 
@@ -31,7 +30,7 @@ class Reductions(Copies):
             or any(d > along and e != 1 for d, e in enumerate(a.extents))
         ):
             return False
-        if b.buffer.scope == "global" or (b.buffer.scope == "var" and root_of(b.buffer) in self.spread):
+        if b.buffer.scope == "global" or (b.buffer.scope == "var" and b.buffer.data in self.spread):
             return False
         source, target = self.box(a), self.box(b)
         extents = [a.extents[d] for d in source.wide if d != along]

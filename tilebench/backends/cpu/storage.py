@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilebench.backends.cpu.indices import Indices, Place, root_of
+from tilebench.backends.cpu.indices import Indices, Place
 from tilebench.backends.cpu.text import V, i64, storage_type
 from tilebench.ir.expr import Expr, int_value
 from tilebench.ir.tile import Buffer
@@ -18,7 +18,7 @@ class Storage(Indices):
 
     def scope_of(self, buffer: Buffer) -> int:
         """The alias class of a buffer: arguments may overlap each other, everything else is apart."""
-        root = root_of(buffer)
+        root = buffer.data
         if root.scope == "global":
             return 0
         return self.scopes.setdefault(root, len(self.scopes) + 1)
@@ -39,7 +39,7 @@ class Storage(Indices):
         found = self.places_of.get(buffer)
         if found is None:
             found = self.places_of[buffer] = self._place(buffer)
-        root = root_of(buffer)
+        root = buffer.data
         if root in self.spread:
             assert self.thread_value is not None, f"{buffer.name} is read outside a thread"
             count = 1
@@ -56,7 +56,7 @@ class Storage(Indices):
         return found
 
     def _place(self, buffer: Buffer) -> Place:
-        root = root_of(buffer)
+        root = buffer.data
         if buffer is not root or buffer.scope != "global":
             sizes = buffer.static_shape
             steps = [1] * len(sizes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tilebench.backends.cpu.indices import root_of
 from tilebench.backends.cpu.statements import Statements
 from tilebench.backends.cpu.text import V, compute_type, i64
 from tilebench.errors import TargetError
@@ -90,16 +89,14 @@ def _common_accesses(s: Stmt) -> Iterator[tuple[Buffer, tuple[Expr, ...] | None,
     for n in walk(s):
         if isinstance(n, Load | Store | AtomicRMW) and n.buffer.scope in ("shared", "global"):
             yield (
-                root_of(n.buffer),
-                n.indices if root_of(n.buffer) is n.buffer else None,
+                n.buffer.data,
+                n.indices if n.buffer.data is n.buffer else None,
                 not isinstance(n, Load),
             )
         elif isinstance(n, TileOp):
             for regions, writes in ((n.reads, False), (n.writes, True)):
                 yield from (
-                    (root_of(r.buffer), None, writes)
-                    for r in regions
-                    if r.buffer.scope in ("shared", "global")
+                    (r.buffer.data, None, writes) for r in regions if r.buffer.scope in ("shared", "global")
                 )
 
 
@@ -117,7 +114,7 @@ def _private_written(s: Stmt) -> list[Buffer]:
         buffers = [s.buffer]
     else:
         buffers = [r.buffer for r in s.writes] if isinstance(s, TileOp) else []
-    return [root_of(b) for b in buffers if b.scope in ("local", "var")]
+    return [b.data for b in buffers if b.scope in ("local", "var")]
 
 
 class Threads(Statements):

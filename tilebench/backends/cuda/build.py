@@ -303,10 +303,7 @@ def _maps(program: Program, arguments: Sequence[Memory | Var]) -> TensorMaps:
     """The tensor maps of a program; the memory of a view is that of the tensor."""
     places: dict[Memory | Var, int] = {a: i for i, a in enumerate(arguments)}
     for buffer, memory in program.globals.items():
-        base = buffer
-        while base.view_of is not None:
-            base = base.view_of
-        places.setdefault(memory, places[program.globals[base]])
+        places.setdefault(memory, places[program.globals[buffer.data]])
     return TensorMaps(program.tensor_maps, places)
 
 

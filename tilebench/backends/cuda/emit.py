@@ -205,12 +205,9 @@ class _Printer:
         for buffer, memory in program.globals.items():
             if memory in values.memories:
                 continue
-            base = buffer
-            while base.view_of is not None:
-                base = base.view_of
             self._note_type(memory.dtype)
             c = c_name(memory.dtype)
-            source = values.memories[program.globals[base]]
+            source = values.memories[program.globals[buffer.data]]
             self._put(f"{c}* const {self._memory_name(memory)} = ({c}*){source};")
         for tensor in program.tensor_maps:
             check_map(tensor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilebench.backends.interp.storage import root_of
 from tilebench.errors import SyncError
 from tilebench.ir.expr import Expr, int_value
 from tilebench.ir.rewrite import loads, variables, walk
@@ -32,7 +31,7 @@ def nest_facts(s: Parallel) -> Nest:
     stores: dict[Buffer, list[Store | AtomicRMW]] = {}
     for node in walk(s.body):
         if isinstance(node, Store | AtomicRMW) and node.buffer.scope in ("local", "var"):
-            stores.setdefault(root_of(node.buffer), []).append(node)
+            stores.setdefault(node.buffer.data, []).append(node)
     scalars: list[Buffer] = []
     for root, nodes in stores.items():
         if root.scope == "local" and any(variables(i) & bound for n in nodes for i in n.indices):
@@ -72,17 +71,17 @@ def first_access(s: Stmt, buffer: Buffer) -> Any:
                 if found is not None:
                     return found
             return None
-        case Store() if root_of(s.buffer) is buffer:
+        case Store() if s.buffer.data is buffer:
             mine = [
                 n
                 for n in (*loads(s.value), *(x for i in s.indices for x in loads(i)))
-                if root_of(n.buffer) is buffer
+                if n.buffer.data is buffer
             ]
             return mine[0] if mine else s
         case For() | Parallel() if _runs(s):
             return first_access(s.body, buffer)
         case _:
-            mine = [n for n in loads(s) if root_of(n.buffer) is buffer]
+            mine = [n for n in loads(s) if n.buffer.data is buffer]
             return mine[0] if mine else None
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tilebench.backends.interp.block import Block
-from tilebench.backends.interp.storage import root_of
 from tilebench.backends.recording import Extents, Log, Step, Write, inside_nests, loops_around, slices, union
 from tilebench.ir.expr import Var
 from tilebench.ir.tile import AtomicRMW, Bind, Buffer, Kernel, Parallel, Stmt, Store, TileOp
@@ -115,7 +114,7 @@ class Recorder:
         self.inside = inside_nests(kernel.body)
         self.watches: dict[Buffer, Watch] = {}
         self.private: set[Buffer] = set()
-        self.viewed = {root_of(b) for b in kernel.buffers if b.view_of is not None}
+        self.viewed = {b.data for b in kernel.buffers if b.view_of is not None}
 
     def watch(self, root: Buffer, shape: tuple[int, ...]) -> Any:
         """What a cell has in place of `Sharing`."""
@@ -126,7 +125,7 @@ class Recorder:
 
     def observe(self, block: Block, stmt: Stmt, written: tuple[Buffer, ...]) -> None:
         """After a statement (the interpreter's observer)."""
-        self.private.update(r for b in written if (r := root_of(b)).scope in ("local", "var"))
+        self.private.update(r for b in written if (r := b.data).scope in ("local", "var"))
         if stmt in self.inside or not isinstance(stmt, TileOp | Store | AtomicRMW | Bind | Parallel):
             return
         writes: list[Write] = []

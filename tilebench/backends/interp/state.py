@@ -13,7 +13,7 @@ import numpy as np
 
 from tilebench.backends.interp.arithmetic import Value
 from tilebench.backends.interp.iterations import Iterations
-from tilebench.backends.interp.storage import Cell, poison, root_of, viewed
+from tilebench.backends.interp.storage import Cell, poison, viewed
 from tilebench.errors import Loc, TypeTileError
 from tilebench.ir.dtype import DType
 from tilebench.ir.expr import Expr, Var
@@ -112,7 +112,7 @@ class State:
 
     def cell(self, buffer: Buffer) -> Cell:
         """The storage behind a buffer, made at first use."""
-        root = root_of(buffer)
+        root = buffer.data
         found = self.cells.get(root)
         if found is None:
             raw = root in self.raw

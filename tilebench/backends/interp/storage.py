@@ -65,16 +65,9 @@ def poison(shape: tuple[int, ...], dtype: DType, raw: bool) -> np.ndarray:
     return np.frombuffer(b"\xa5" * (kind.itemsize * math.prod(shape)), kind).reshape(shape).copy()
 
 
-def root_of(buffer: Buffer) -> Buffer:
-    """The buffer whose storage this one shows."""
-    while buffer.view_of is not None:
-        buffer = buffer.view_of
-    return buffer
-
-
 def raw_roots(buffers: Iterable[Buffer]) -> frozenset[Buffer]:
     """Buffers that some view shows as another dtype."""
-    return frozenset(root_of(b) for b in buffers if b.view_of is not None and b.dtype != root_of(b).dtype)
+    return frozenset(b.data for b in buffers if b.view_of is not None and b.dtype != b.data.dtype)
 
 
 def viewed(array: np.ndarray, buffer: Buffer, lead: int) -> np.ndarray:
@@ -83,6 +76,6 @@ def viewed(array: np.ndarray, buffer: Buffer, lead: int) -> np.ndarray:
         return array
     front = array.shape[:lead]
     flat = array.reshape(*front, -1)
-    if flat.dtype != buffer.dtype.storage_dtype and buffer.dtype != root_of(buffer).dtype:
+    if flat.dtype != buffer.dtype.storage_dtype and buffer.dtype != buffer.data.dtype:
         flat = flat.view(buffer.dtype.storage_dtype)
     return flat.reshape(*front, *buffer.static_shape)

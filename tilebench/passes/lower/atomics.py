@@ -15,7 +15,7 @@ from tilebench.ir.simplify import Linear, linear
 from tilebench.ir.thread import Memory, VectorAtomic, VectorCopy
 from tilebench.ir.tile import AtomicRMW, Buffer, Stmt
 from tilebench.passes.indices import divisor
-from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
+from tilebench.passes.lower.builder import Builder, both, expr_key
 
 LANES = {"float32": 4, "float16": 8, "bfloat16": 8}
 """The most neighbours of one access, by type: 16 bytes."""
@@ -80,9 +80,9 @@ def _terms(form: Linear) -> dict[object, int]:
 def _is_free(s: AtomicRMW, before: Sequence[AtomicRMW]) -> bool:
     """Whether the value is there before the additions: it names no old value of theirs, nor their memory."""
     old = {a.result for a in before}
-    storage = storage_of(s.buffer)
+    storage = s.buffer.data
     return not any(
-        (isinstance(n, Var) and n in old) or (isinstance(n, Load) and storage_of(n.buffer) is storage)
+        (isinstance(n, Var) and n in old) or (isinstance(n, Load) and n.buffer.data is storage)
         for e in (s.value, *s.indices)
         for n in walk(e)
     )

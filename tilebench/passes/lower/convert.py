@@ -11,7 +11,7 @@ from tilebench.ir.expr import Load
 from tilebench.ir.rewrite import replace_buffers, walk
 from tilebench.ir.tile import AtomicRMW, Buffer, Stmt, Store
 from tilebench.layouts import FragmentLayout
-from tilebench.passes.lower.builder import Builder, storage_of
+from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.fragments import Loop, overwrites
 from tilebench.passes.place_rules import loop_names
 from tilebench.passes.stages import Reason
@@ -42,7 +42,7 @@ def through_scratch(b: Builder, loop: Loop, body: Stmt, lost: Sequence[Buffer]) 
     if filled:
         b.barrier(f"{filled[-1].name} is read from scratch by other threads")
     yield replace_buffers(body, exchanged)
-    written = {storage_of(n.buffer) for n in walk(body) if isinstance(n, Store | AtomicRMW)}
+    written = {n.buffer.data for n in walk(body) if isinstance(n, Store | AtomicRMW)}
     back = [x for x in lost if x in written]
     if back:
         b.barrier(f"{back[-1].name} was written to scratch by other threads")
@@ -54,7 +54,7 @@ def _views(body: Stmt, storage: Buffer) -> list[Buffer]:
     """The storage, and the views of it that the body names."""
     found = {storage: None}
     for n in walk(body):
-        if isinstance(n, Load | Store | AtomicRMW) and storage_of(n.buffer) is storage:
+        if isinstance(n, Load | Store | AtomicRMW) and n.buffer.data is storage:
             found[n.buffer] = None
     return list(found)
 

@@ -22,7 +22,7 @@ from tilebench.passes.indices import (
     own_registers,
     split_index,
 )  # fmt: skip
-from tilebench.passes.lower.builder import Builder, expr_key, storage_of
+from tilebench.passes.lower.builder import Builder, expr_key
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def resolve_all(
         key = access_key(node)
         if key not in found:
             found[key] = resolve(b, loop, node.buffer, node.indices)
-        place, storage = found[key], storage_of(node.buffer)
+        place, storage = found[key], node.buffer.data
         served = place is not None and (isinstance(node, Load) or place.own.complete or storage is own)
         if not served and storage not in lost:
             lost.append(storage)
@@ -128,11 +128,11 @@ def _resolve_by_values(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence
 def overwrites(body: Stmt, loop: Loop, buffer: Buffer) -> bool:
     """Whether the nest writes every element of a fragment and reads none, so that its old value does not
     matter."""
-    if any(isinstance(n, Load | AtomicRMW) and storage_of(n.buffer) is buffer for n in walk(body)):
+    if any(isinstance(n, Load | AtomicRMW) and n.buffer.data is buffer for n in walk(body)):
         return False
     covered = np.zeros(prod(buffer.static_shape), bool)
     for store, loops in _certain_stores(body, ()):
-        if storage_of(store.buffer) is not buffer:
+        if store.buffer.data is not buffer:
             continue
         shape = (*loop.extents, *(n for _, n in loops))
         if np.prod(shape) > 1 << 22:

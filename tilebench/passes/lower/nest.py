@@ -47,7 +47,7 @@ from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import evaluate, register_expr
 from tilebench.passes.lower.atomics import add_together, grouped
-from tilebench.passes.lower.builder import Builder, both, expr_key, storage_of
+from tilebench.passes.lower.builder import Builder, both, expr_key
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.packed import Words, lower_packed, plan_packed
 from tilebench.passes.lower.wide import Plan, Wide, plan_wide
@@ -147,10 +147,8 @@ def _is_common(e: Expr, values: Mapping[Var, Any]) -> bool:
 
 
 def _reads_back(body: Stmt, lost: Sequence[Buffer]) -> bool:
-    written = {storage_of(n.buffer) for n in walk(body) if isinstance(n, Store | AtomicRMW)}
-    return any(
-        isinstance(n, Load) and (x := storage_of(n.buffer)) in lost and x in written for n in walk(body)
-    )
+    written = {n.buffer.data for n in walk(body) if isinstance(n, Store | AtomicRMW)}
+    return any(isinstance(n, Load) and (x := n.buffer.data) in lost and x in written for n in walk(body))
 
 
 def _serially(b: Builder, names: Sequence[Var], extents: Sequence[int], body: Stmt) -> None:
@@ -196,7 +194,7 @@ class Nest:
             elif isinstance(n, Parallel):
                 self.local.update(n.vars)
             elif isinstance(n, Store | AtomicRMW):
-                self.written.setdefault(storage_of(n.buffer), []).append(n)
+                self.written.setdefault(n.buffer.data, []).append(n)
                 if isinstance(n, AtomicRMW) and n.result is not None:
                     self.local.add(n.result)
         self.register: Expr = const(0)
@@ -209,7 +207,7 @@ class Nest:
 
     def writers(self, buffer: Buffer) -> list[Store | AtomicRMW]:
         """The statements that write the buffer's storage."""
-        return self.written.get(storage_of(buffer), [])
+        return self.written.get(buffer.data, [])
 
     # -- the whole of it -------------------------------------------------------------------------------------
 
@@ -376,7 +374,7 @@ class Nest:
                 )
                 part = w.direct is not None and not self._fills(w.memory)
                 predicate = inside if part else both(self._inside(), inside)
-                if storage_of(e.buffer) in self.written:  # read and written by one of its holders
+                if e.buffer.data in self.written:  # read and written by one of its holders
                     predicate = both(predicate, self._owner())
                 with b.when(self._inside() if part else None):  # the rest of the fragment keeps what it holds
                     self._load_wide(w, register, memory, index, predicate, outside)

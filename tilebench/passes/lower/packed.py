@@ -24,7 +24,7 @@ from tilebench.ir.thread import Memory, VectorCopy
 from tilebench.ir.tile import Bind, Seq, Stmt, Store
 from tilebench.layouts import SharedLayout
 from tilebench.passes.indices import evaluate
-from tilebench.passes.lower.builder import expr_key, storage_of
+from tilebench.passes.lower.builder import expr_key
 from tilebench.passes.lower.wide import VECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def plan_packed(nest: Nest) -> Packed | None:
     if not layout.is_digits or any(layout.padded_dims) or layout.registers % 2 or not _gains(value):
         return None
     place = nest.found(store)
-    read = {storage_of(n.buffer) for n in walk(value) if isinstance(n, Load)}
-    if place.extra is not None or storage_of(store.buffer) in read:
+    read = {n.buffer.data for n in walk(value) if isinstance(n, Load)}
+    if place.extra is not None or store.buffer.data in read:
         return None
     table = place.own.table
     pairs = tuple((r, table[r]) for r in range(0, len(table), 2))
@@ -136,7 +136,7 @@ def _words(nest: Nest, load: Load, coordinates: dict[Var, Any]) -> Words | None:
     b, buffer = nest.b, load.buffer
     if isinstance(buffer, Memory) or buffer.scope != "shared" or buffer.dtype.bits < 8:
         return None
-    if storage_of(buffer) in nest.written:
+    if buffer.data in nest.written:
         return None
     _, layout, _ = b.shared(buffer)
     indices = [i for i in (evaluate(i, coordinates) for i in load.indices) if i is not None]

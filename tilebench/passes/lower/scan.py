@@ -18,7 +18,7 @@ from tilebench.ir.thread import Memory
 from tilebench.ir.tile import Buffer, Parallel, Store
 from tilebench.layouts import Digit, FragmentLayout, blocked
 from tilebench.ops.scan import Scan
-from tilebench.passes.lower.builder import Builder, storage_of
+from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.nest import lower_parallel
 from tilebench.passes.place_rules import interned, loop_names
 
@@ -71,7 +71,7 @@ def lower_scan(op: Scan, b: Builder) -> None:
     value = cast(Load(op.source.buffer, op.source.index(place), dtype=op.source.dtype), dtype)
     lower_parallel(b, Parallel(names, shape, Store(running, names, value), layout=layout, loc=op.loc))
     _fold(op, b, memory, layout.registers // run, run, lanes)
-    in_place = storage_of(op.source.buffer) is storage_of(op.destination.buffer)
+    in_place = op.source.buffer.data is op.destination.buffer.data
     if in_place and op.destination.buffer.scope in ("shared", "global"):
         b.barrier("the scan writes over elements that other threads read")
     result = cast(Load(running, names, dtype=dtype), op.destination.dtype)

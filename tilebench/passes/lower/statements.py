@@ -40,7 +40,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.passes.indices import divisor
 from tilebench.passes.lower.atomics import add_together, grouped
-from tilebench.passes.lower.builder import INT32_MAX, Builder, both, storage_of
+from tilebench.passes.lower.builder import INT32_MAX, Builder, both
 from tilebench.passes.lower.timers import tiled, timed
 
 UNROLL_LIMIT = 256
@@ -101,7 +101,7 @@ def lower_stmt(b: Builder, s: Stmt) -> None:
                 lower_acquire(b, s) if isinstance(s, Acquire) else lower_release(b, s)
             case Versioned():
                 before = dict(b.versions)
-                b.versions.update({storage_of(k): v for k, v in s.versions.items()})
+                b.versions.update({k.data: v for k, v in s.versions.items()})
                 lower_stmt(b, s.body)
                 b.versions = before
             case _:

@@ -15,7 +15,7 @@ from tilebench.ir.tile import AtomicRMW, Buffer, Store
 from tilebench.layouts.digits import merged
 from tilebench.passes.indices import Own, divisor, split_index
 from tilebench.passes.lower.atomics import most_lanes
-from tilebench.passes.lower.builder import Builder, expr_key, global_strides, storage_of
+from tilebench.passes.lower.builder import Builder, expr_key, global_strides
 from tilebench.passes.lower.fragments import Loop, Resolved
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ def _plan_loads(nest: Nest, plan: Plan, without: Container[object]) -> dict[int,
 
 def _direct_targets(nest: Nest) -> dict[object, tuple[Resolved, Store]]:
     """Loads that are stored to a fragment as they are, by key: no temporary is needed for them."""
-    reads = {storage_of(n.buffer) for n in walk(nest.body) if isinstance(n, Load)}
+    reads = {n.buffer.data for n in walk(nest.body) if isinstance(n, Load)}
     found: dict[object, tuple[Resolved, Store]] = {}
     for s in nest.top:
         if not isinstance(s, Store) or s.buffer.scope != "fragment" or not isinstance(s.value, Load):
             continue
-        storage = storage_of(s.buffer)
+        storage = s.buffer.data
         if s.value.dtype != s.buffer.dtype or storage in reads or len(nest.writers(s.buffer)) != 1:
             continue
         place = nest.found(s)
@@ -111,7 +111,7 @@ def _direct_targets(nest: Nest) -> dict[object, tuple[Resolved, Store]]:
 
 def _plan_stores(nest: Nest, plan: Plan) -> None:
     seen = [n for n in walk(nest.body) if isinstance(n, Load)]
-    reads = {storage_of(n.buffer) for n in seen}
+    reads = {n.buffer.data for n in seen}
     for s in nest.top:
         if (
             not isinstance(s, Store | AtomicRMW)
@@ -120,9 +120,9 @@ def _plan_stores(nest: Nest, plan: Plan) -> None:
         ):
             continue
         if isinstance(s, AtomicRMW):
-            if s.op != "add" or s.result is not None or storage_of(s.buffer) in reads:
+            if s.op != "add" or s.result is not None or s.buffer.data in reads:
                 continue
-        elif storage_of(s.buffer) in reads and not _reads_only_itself(s, seen):
+        elif s.buffer.data in reads and not _reads_only_itself(s, seen):
             continue
         if len(nest.writers(s.buffer)) > 1 or not _plain_indices(nest, s.indices):
             continue
@@ -146,7 +146,7 @@ def _store_source(
     early = plan.loads.get(expr_key(s.value))
     if early is not None and early.direct is None:
         return early.memory, None
-    if s.value.buffer.scope == "fragment" and storage_of(s.value.buffer) not in nest.written:
+    if s.value.buffer.scope == "fragment" and s.value.buffer.data not in nest.written:
         found = nest.found(s.value)
         if found.extra is None and found.own.coefficients is not None and _runs(found.own, lanes):
             return nest.b.fragment(s.value.buffer)[0], found
@@ -167,7 +167,7 @@ def _may_hoist(nest: Nest, e: Load) -> bool:
         or not _plain_indices(nest, e.indices)
     ):
         return False
-    if storage_of(buffer) in nest.written and not _only_read_before_write(nest, e):
+    if buffer.data in nest.written and not _only_read_before_write(nest, e):
         return False
     if not any(v in variables(i) for i in e.indices for v in nest.loop.names):
         return False
@@ -180,9 +180,7 @@ def _only_read_before_write(nest: Nest, e: Load) -> bool:
     if len(writers) != 1 or not isinstance(writers[0], Store) or writers[0].buffer is not e.buffer:
         return False
     key = expr_key(e)
-    readers = [
-        n for n in walk(nest.body) if isinstance(n, Load) and storage_of(n.buffer) is storage_of(e.buffer)
-    ]
+    readers = [n for n in walk(nest.body) if isinstance(n, Load) and n.buffer.data is e.buffer.data]
     inside = {id(n) for n in walk(writers[0])}
     place = Load(writers[0].buffer, writers[0].indices, dtype=e.dtype)
     return expr_key(place) == key and all(expr_key(n) == key and id(n) in inside for n in readers)
@@ -273,7 +271,7 @@ def _reads_only_itself(s: Store, loads: Sequence[Load]) -> bool:
     return all(
         n.buffer is s.buffer and id(n) in inside and [expr_key(i) for i in n.indices] == key
         for n in loads
-        if storage_of(n.buffer) is storage_of(s.buffer)
+        if n.buffer.data is s.buffer.data
     )
 
 
