@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tilebench.language as T
@@ -396,10 +397,12 @@ def attention_backward(
     L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q,
     over the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
     results are left operands of the next ones in registers. dQ comes before dK, so that it leaves, through a
-    shared tile, while dK is multiplied. Causal blocks mask only where the diagonal is.
+    shared tile, while dK is multiplied. Causal blocks mask only where the diagonal is; they come longest
+    first, a few heads at a time, so that the last ones are short and the queries of those heads stay in L2.
     """
     scale = (1.0 / dim) ** 0.5
     total = seq // block_N
+    section = math.gcd(batch * heads, 8) if causal else 1
 
     @T.prim_func
     def attention_backward_kernel(
@@ -413,7 +416,13 @@ def attention_backward(
         dK: T.Tensor((batch, heads, seq, dim), dtype),
         dV: T.Tensor((batch, heads, seq, dim), dtype),
     ):
-        with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
+        with T.Kernel(section, T.ceildiv(seq, block_M), batch * heads // section, threads=threads) as (
+            head,
+            bx,
+            group,
+        ):
+            by = (group * section + head) % heads
+            bz = (group * section + head) // heads
             K_s = T.alloc_shared((block_M, dim), dtype)
             V_s = T.alloc_shared((block_M, dim), dtype)
             Q_s = T.alloc_shared((block_N, dim), dtype)
