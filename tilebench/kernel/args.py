@@ -15,6 +15,7 @@ from tilebench.backends.base import Argument, TensorArgument
 from tilebench.errors import LaunchError
 from tilebench.ir.dtype import DType, as_dtype
 from tilebench.ir.expr import Binary, Cast, Const, Expr, Var
+from tilebench.ir.launches import grid_of
 from tilebench.ir.solve import unknown
 from tilebench.ir.tile import Buffer, Kernel, Param
 from tilebench.kernel.alias import refuse_aliases
@@ -459,18 +460,6 @@ def bind(
         for p, a in zip(kernel.params, arguments, strict=True)
         if isinstance(p.value, Var) and not p.value.dtype.is_float and not isinstance(a, TensorArgument)
     }
-    grid = tuple(_grid_extent(e, {**symbols, **scalars}, kernel) for e in kernel.grid)
+    grid = grid_of(kernel, {**symbols, **scalars})
     device = next((v.device for v in views if v is not None and 0 not in v.shape), "")
     return Call(tuple(arguments), symbols, grid, tuple(views), device)
-
-
-def _grid_extent(e: Expr, symbols: Mapping[Var, int], kernel: Kernel) -> int:
-    value = evaluate(e, symbols)
-    if value is None:
-        raise LaunchError(
-            "TB604",
-            "the grid depends on a value that is not an extent",
-            at=kernel.loc,
-            fix="use shapes or T.dynamic extents",
-        )
-    return value

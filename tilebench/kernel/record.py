@@ -370,6 +370,7 @@ def _tile_trace(
         first = f"the first of {len(launches(kernel.prim))} launches"
         note = f"{note}; {first}" if note else first
     base = Trace("tile", place, call.grid, (), (), (), note=note, stopped=stopped)
+    noted = tracing.Noted(log.steps, followed, sites)
     checks: dict[int, list[tracing.Check]] = {}
     if fresh is not None:
         from tilebench.kernel.record_reference import oracle_checks
@@ -379,18 +380,18 @@ def _tile_trace(
     elif callable(wanted.reference):
         from tilebench.kernel.record_reference import function_checks
 
-        plain = tracing.assemble(log.steps, followed, sites, {}, 1 << 60, base)
+        plain = tracing.assemble(noted, 1 << 60, base)
         tolerance = wanted.rtol, wanted.atol
         checks, text = function_checks(wanted.reference, moments(plain, inputs), followed, tolerance)
         base = replace(base, reference=text)
     elif wanted.ref is not None:
         from tilebench.kernel.record_reference import output_checks
 
-        plain = tracing.assemble(log.steps, followed, sites, {}, 1 << 60, base)
+        plain = tracing.assemble(noted, 1 << 60, base)
         checks, text = output_checks(plain, _outputs(kernel, host, place, wanted), followed)
         text += verify.rule_text(wanted.atol, wanted.rtol) or "twice the running error bound"
         base = replace(base, reference=text)
-    return tracing.assemble(log.steps, followed, sites, checks, limit_bytes, base)
+    return tracing.assemble(replace(noted, checks=checks), limit_bytes, base)
 
 
 def _outputs(

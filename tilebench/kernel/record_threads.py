@@ -58,7 +58,7 @@ def thread_trace(
     by_line = {line_of(s.loc): ident for s, ident in ops_of(kernel.prim).items()}
     sites = _sites(log.steps, program, by_line)
     base = Trace("thread", block, call.grid, (), (), (), note=note)
-    return tracing.assemble(log.steps, followed, sites, {}, limit_bytes, base)
+    return tracing.assemble(tracing.Noted(log.steps, followed, sites), limit_bytes, base)
 
 
 def _shapes(program: Program, call: Call) -> dict[Memory, tuple[int, ...]]:

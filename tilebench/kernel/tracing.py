@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,16 @@ class Followed:
     key: Hashable
     info: TraceBuffer
     box: Extents
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What a trace is made of. sites: the statements, and the number of each; checks: by step."""
+
+    steps: Sequence[Step]
+    followed: Sequence[Followed]
+    sites: tuple[list[TraceSite], dict[Stmt, int]]
+    checks: Mapping[int, Sequence[Check]] = field(default_factory=dict[int, "Sequence[Check]"])
 
 
 def name_of(stmt: Stmt) -> str:
@@ -139,25 +149,18 @@ def tile_buffers(
     return found
 
 
-def assemble(
-    steps: Sequence[Step],
-    followed: Sequence[Followed],
-    sites: tuple[list[TraceSite], dict[Stmt, int]],
-    checks: Mapping[int, Sequence[Check]],
-    limit_bytes: int,
-    base: Trace,
-) -> Trace:
+def assemble(noted: Noted, limit_bytes: int, base: Trace) -> Trace:
     """The trace: `base` with buffers, sites, steps and data. Values are kept exactly when they fit in
     `limit_bytes`, else float32 in 16 and then in 8 bits; the note says so.
     """
     made = base
     for precision in codec.PRECISIONS:
-        made = _packed(steps, followed, sites, checks, precision, base)
+        made = _packed(noted, precision, base)
         assert made.data is not None, "a packed trace has data"
         if made.data.size <= limit_bytes:
             break
     else:
-        made = _without_values(steps, followed, sites, checks, limit_bytes, base)
+        made = _without_values(noted, limit_bytes, base)
     return made
 
 
@@ -172,19 +175,11 @@ def _joined(*parts: str) -> str:
     return "; ".join(p for p in parts if p)
 
 
-def _packed(
-    steps: Sequence[Step],
-    followed: Sequence[Followed],
-    sites: tuple[list[TraceSite], dict[Stmt, int]],
-    checks: Mapping[int, Sequence[Check]],
-    precision: str,
-    base: Trace,
-    dropped: frozenset[Hashable] = frozenset(),
-) -> Trace:
-    packer = codec.Packer()
+def _packed(noted: Noted, precision: str, base: Trace, dropped: frozenset[Hashable] = frozenset()) -> Trace:
+    packer, followed = codec.Packer(), noted.followed
     index = {f.key: i for i, f in enumerate(followed)}
     made: list[TraceStep] = []
-    for number, step in enumerate(steps):
+    for number, step in enumerate(noted.steps):
         writes = [
             _write(w, index[w.key], followed[index[w.key]], packer, precision, w.key in dropped)
             for w in step.writes
@@ -193,37 +188,30 @@ def _packed(
         reads = tuple(
             TraceRead(index[k], _relative(box, followed[index[k]])) for k, box in step.reads if k in index
         )
-        found = [c for c in checks.get(number, ()) if c.key in index]
+        found = [c for c in noted.checks.get(number, ()) if c.key in index]
         compared = tuple(_check(c, index[c.key], followed[index[c.key]], packer) for c in found)
-        made.append(TraceStep(sites[1][step.stmt], step.at, tuple(writes), reads, compared))
+        made.append(TraceStep(noted.sites[1][step.stmt], step.at, tuple(writes), reads, compared))
     return replace(
-        base, buffers=tuple(f.info for f in followed), sites=tuple(sites[0]), steps=tuple(made),
-        data=packer.stream(), total=len(steps), note=_joined(base.note, NOTES[precision]),
+        base, buffers=tuple(f.info for f in followed), sites=tuple(noted.sites[0]), steps=tuple(made),
+        data=packer.stream(), total=len(noted.steps), note=_joined(base.note, NOTES[precision]),
     )  # fmt: skip
 
 
-def _without_values(
-    steps: Sequence[Step],
-    followed: Sequence[Followed],
-    sites: tuple[list[TraceSite], dict[Stmt, int]],
-    checks: Mapping[int, Sequence[Check]],
-    limit_bytes: int,
-    base: Trace,
-) -> Trace:
+def _without_values(noted: Noted, limit_bytes: int, base: Trace) -> Trace:
     """The values of the largest buffers left out, one after the other, until the rest fits."""
     sizes: dict[Hashable, int] = {}
-    for step in steps:
+    for step in noted.steps:
         for w in step.writes:
             sizes[w.key] = sizes.get(w.key, 0) + w.values.size
     dropped: list[Hashable] = []
     made = base
     for key in sorted(sizes, key=lambda k: -sizes[k]):
         dropped.append(key)
-        names = ", ".join(f.info.name for f in followed if f.key in dropped)
-        noted = replace(
+        names = ", ".join(f.info.name for f in noted.followed if f.key in dropped)
+        told = replace(
             base, note=_joined(base.note, f"no room for the values of {names}: name the buffers to record")
         )
-        made = _packed(steps, followed, sites, checks, "byte", noted, frozenset(dropped))
+        made = _packed(noted, "byte", told, frozenset(dropped))
         if made.data is not None and made.data.size <= limit_bytes:
             break
     return made

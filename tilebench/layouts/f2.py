@@ -7,7 +7,7 @@ a rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def apply(columns: Sequence[int], x: int) -> int:
@@ -21,39 +21,36 @@ def apply(columns: Sequence[int], x: int) -> int:
 
 def rank(columns: Iterable[int]) -> int:
     """The dimension of the span of the columns."""
-    pivots: dict[int, int] = {}  # highest bit -> reduced column with that highest bit
-    for column in columns:
-        while column:
-            top = column.bit_length()
-            if top not in pivots:
-                pivots[top] = column
-                break
-            column ^= pivots[top]
-    return len(pivots)
+    return len(_eliminated(list(columns))[0])
 
 
 def solve(columns: Sequence[int], target: int) -> int | None:
     """One x with apply(columns, x) == target, or None when the target is outside the span."""
-    pivots: dict[int, tuple[int, int]] = {}  # highest bit -> (reduced column, which original columns make it)
+    left, x = _reduced(target, _eliminated(columns)[0])
+    return None if left else x
+
+
+def _eliminated(columns: Sequence[int]) -> tuple[dict[int, tuple[int, int]], list[int]]:
+    """(highest bit -> (reduced column with it, which original columns make it), those that cancel out)."""
+    pivots: dict[int, tuple[int, int]] = {}
+    nothing: list[int] = []
     for i, column in enumerate(columns):
-        made_of = 1 << i
-        while column:
-            top = column.bit_length()
-            if top not in pivots:
-                pivots[top] = (column, made_of)
-                break
-            reduced, parts = pivots[top]
-            column ^= reduced
-            made_of ^= parts
-    x = 0
-    while target:
-        top = target.bit_length()
-        if top not in pivots:
-            return None
-        reduced, parts = pivots[top]
-        target ^= reduced
-        x ^= parts
-    return x
+        left, parts = _reduced(column, pivots)
+        made_of = parts ^ 1 << i
+        if left:
+            pivots[left.bit_length()] = (left, made_of)
+        else:
+            nothing.append(made_of)
+    return pivots, nothing
+
+
+def _reduced(column: int, pivots: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
+    """(what is left of a column where no pivot has its highest bit, which original columns were taken)."""
+    made_of = 0
+    while column and (pivot := pivots.get(column.bit_length())) is not None:
+        column ^= pivot[0]
+        made_of ^= pivot[1]
+    return column, made_of
 
 
 def invert(columns: Sequence[int], bits: int) -> list[int] | None:
@@ -71,18 +68,4 @@ def compose(outer: Sequence[int], inner: Sequence[int]) -> list[int]:
 
 def kernel(columns: Sequence[int]) -> list[int]:
     """A basis of the x with apply(columns, x) == 0: bits that do not change the image (replicas)."""
-    pivots: dict[int, tuple[int, int]] = {}
-    basis: list[int] = []
-    for i, column in enumerate(columns):
-        made_of = 1 << i
-        while column:
-            top = column.bit_length()
-            if top not in pivots:
-                pivots[top] = (column, made_of)
-                break
-            reduced, parts = pivots[top]
-            column ^= reduced
-            made_of ^= parts
-        if not column:
-            basis.append(made_of)
-    return basis
+    return _eliminated(columns)[1]

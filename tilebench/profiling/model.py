@@ -165,17 +165,17 @@ def predict(
     if drawn is None:
         nothing = TimelineInfo("predicted", (), note="an empty grid", terms=tuple(terms), total_us=total)
         return Prediction(total, bounds, limiter, tuple(terms), nothing)
-    info = TimelineInfo(
-        "predicted",
-        tuple(drawn.bars),
-        tuple(drawn.arrows),
-        _note(program, index, together, device),
-        tuple(drawn.cuts),
-        tuple(terms),
-        total,
-        f"model of {device.name}",
-    )
+    info = _timeline(drawn, _note(program, index, together, device), terms, total, device)
     return Prediction(total, bounds, limiter, tuple(terms), info)
+
+
+def _timeline(
+    drawn: timeline.Play | lanes.Lanes, note: str, terms: Sequence[TimelineTerm], total: float, device: Device
+) -> TimelineInfo:
+    return TimelineInfo(
+        "predicted", tuple(drawn.bars), tuple(drawn.arrows), note, tuple(drawn.cuts), tuple(terms), total,
+        f"model of {device.name}",
+    )  # fmt: skip
 
 
 def _with_producer(
@@ -245,16 +245,7 @@ def _with_producer(
     if drawn is None or program is None:
         nothing = TimelineInfo("predicted", (), note="an empty grid", terms=tuple(terms), total_us=total)
         return Prediction(total, bounds, limiter, tuple(terms), nothing)
-    info = TimelineInfo(
-        "predicted",
-        tuple(drawn.bars),
-        tuple(drawn.arrows),
-        _rings_note(program, index, together, device),
-        tuple(drawn.cuts),
-        tuple(terms),
-        total,
-        f"model of {device.name}",
-    )
+    info = _timeline(drawn, _rings_note(program, index, together, device), terms, total, device)
     return Prediction(total, bounds, limiter, tuple(terms), info)
 
 

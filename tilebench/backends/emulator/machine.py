@@ -159,6 +159,10 @@ class Block:
         byte = (granule - place.shadow) * place.granule + place.region_start - place.start
         return self.machine.names.element(place.memory, byte // site.itemsize)
 
+    def _add_async(self, key: tuple[Any, ...], text: str, hint: str, earlier: Site, later: Site) -> None:
+        told = f"{text} (block {self.name})"
+        self.machine.findings.add(key, "async-race", "error", told, (earlier.at, later.at), hint, "TB432")
+
     def shared_race(self, site: int, conflict: Conflict) -> None:
         """Two threads on one granule of shared memory, not ordered by a barrier."""
         machine = self.machine
@@ -179,15 +183,7 @@ class Block:
         )
         if max(t0, t1) >= 32 * self.clock.warps:
             text, hint = async_conflict(self.clock.columns, f"{element}{alias}", conflict, earlier, later)
-            machine.findings.add(
-                key,
-                "async-race",
-                "error",
-                f"{text} (block {self.name})",
-                (earlier.at, later.at),
-                hint,
-                "TB432",
-            )
+            self._add_async(key, text, hint, earlier, later)
             return
         where = f"{element}{alias}: thread {t0} {verb0} it at {line(earlier.at)}"
         where += f" and thread {t1} {verb1} it at {line(later.at)}"
@@ -195,15 +191,7 @@ class Block:
             text = f"{element}{alias}: thread {t1} {verb1} it at {line(later.at)}"
             text += f" while thread {t0}'s asynchronous copy of {line(earlier.at)} is still under way"
             hint = f"wait for the copy (and a barrier, when other threads read) before {line(later.at)}"
-            machine.findings.add(
-                key,
-                "async-race",
-                "error",
-                f"{text} (block {self.name})",
-                (earlier.at, later.at),
-                hint,
-                "TB432",
-            )
+            self._add_async(key, text, hint, earlier, later)
             return
         same = conflict.kind == "WAW-same"
         text = f"{where}, with no barrier between (block {self.name})" + (
