@@ -134,6 +134,7 @@ CODES: dict[str, str] = {
     "TB413": "A value is carried from one iteration of T.Parallel to another.",
     "TB414": "Threads would exchange values where they do not come together.",
     "TB415": "An array of each thread is indexed by a loop that is spread over the threads.",
+    "TB416": "Threads use what others wrote where no barrier can stand between.",
     "TB420": "num_stages is not a number of stages.",
     "TB421": "order=, stage= or group= have another number of entries than the loop has statements.",
     "TB422": "order= or stage= name a place that cannot be.",

@@ -27,6 +27,7 @@ from tilebench.ir.tile import (
 )
 from tilebench.ops.base import Op
 from tilebench.ops.copy import Copy
+from tilebench.passes.apart import take_apart
 from tilebench.passes.carried import check_carried
 from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
@@ -50,7 +51,7 @@ def check(kernel: Kernel, target: Target) -> Typed:
     T.annotate_safe_value to the copies that read outside; fragments get the room that their loops use.
     """
     _check_launch(kernel, target)
-    kernel = wide_indices(spread_groups(with_room(_complete(kernel))))
+    kernel = take_apart(wide_indices(spread_groups(with_room(_complete(kernel)))), target.is_gpu)
     _check_buffers(kernel)
     for node in walk(kernel.body):
         if isinstance(node, Op):

@@ -142,7 +142,7 @@ def _visit(s: Stmt, control: Stmt | None, facts: Facts, grouped: bool = False) -
     inner = control
     if s in facts.groups:
         grouped = True
-    elif _condition_varies(s, facts):
+    elif diverges(s, facts):
         inner = s
     for child in children(s):
         if isinstance(child, Stmt):
@@ -162,14 +162,14 @@ def _refuse(s: Stmt, control: Stmt | None, facts: Facts) -> None:
     if control is not None:
         _refuse_here(s, control, facts)
     inner = control
-    if _condition_varies(s, facts):
+    if diverges(s, facts):
         inner = s
     for child in children(s):
         if isinstance(child, Stmt):
             _refuse(child, inner, facts)
 
 
-def _condition_varies(s: Stmt, facts: Facts) -> bool:
+def diverges(s: Stmt, facts: Facts) -> bool:
     """Whether some threads go into the statement's body, or round its loop, when others do not."""
     match s:
         case If():
@@ -193,7 +193,7 @@ def _leaves(s: Stmt, divergent: bool, facts: Facts) -> bool:
         case Seq():
             return any(_leaves(part, divergent, facts) for part in s.body)
         case If():
-            inside = divergent or _condition_varies(s, facts)
+            inside = divergent or diverges(s, facts)
             return any(_leaves(part, inside, facts) for part in (s.then, s.orelse) if part is not None)
         case _:
             return False
