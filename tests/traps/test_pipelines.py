@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilebench
 import tilebench.language as T
 from tests.traps.running import check, numbers
+from tilebench.passes.stages import Scheduled
 
 STAGES = [0, 1, 2, 3, 4]
 
@@ -265,3 +267,31 @@ def test_an_order_given_by_hand_with_a_tile_of_odd_width(stages: int) -> None:
     want = a.astype(np.float32) @ b.astype(np.float32)
     check(make(num_stages=stages, order=[0, 1, 2], stage=[0, 0, 1]), [a, b], want)
     check(make(num_stages=stages), [a, b], want)
+    if stages == 2:
+        check(make(order=[0, 1, 2], stage=[0, 0, 1]), [a, b], want)
+
+
+@pytest.mark.parametrize(
+    ("stage", "versions"), [([0, 0, 1], 2), ([0, 1, 2], 3), ([-1, -1, 0], 0), ([1, 1, 1], 0)]
+)
+def test_a_schedule_by_hand_is_one_without_a_number_of_stages(stage: list[int], versions: int) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, 160), "float16"), B: T.Tensor((160, 64), "float16"), C: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            A_s = T.alloc_shared((64, 32), "float16")
+            B_s = T.alloc_shared((32, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(5, order=[0, 1, 2], stage=stage):
+                T.copy(A[0, k * 32], A_s)
+                T.copy(B[k * 32, 0], B_s)
+                T.gemm(A_s, B_s, acc)
+            T.copy(acc, C)
+
+    for target in ("emu:sm_90a", "emu:sm_80"):
+        (found,) = tilebench.compile(program, target=target).compilation.stage(Scheduled).schedules
+        assert found.stages == max(versions, 1), found.reason
+    a, b = numbers(64, 160, dtype=np.float16), numbers(160, 64, dtype=np.float16, seed=1)
+    check(program, [a, b], a.astype(np.float32) @ b.astype(np.float32))

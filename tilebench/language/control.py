@@ -396,7 +396,7 @@ def _loop_statement(
                 bound(loop.start),
                 bound(loop.stop),
                 body,
-                int(stages),
+                int(stages) or _depth(_ints(options["stage"]) or ()),
                 _ints(options["order"]),
                 _ints(options["stage"]),
                 tuple(tuple(int(i) for i in g) for g in groups) if groups else None,
@@ -413,6 +413,12 @@ def _loop_statement(
                 )
             kind, factor = cast("Any", loop.kind), int(options.get("factor") or 0)
             return For(variables[0], bound(loop.start), bound(loop.stop), body, step, kind, factor=factor)
+
+
+def _depth(stage: tuple[int, ...]) -> int:
+    """Versions of a tile that a schedule by hand needs, without num_stages=; 0 where it has one stage."""
+    placed = [s for s in stage if s >= 0]
+    return max(placed) - min(placed) + 1 if len(set(placed)) > 1 else 0
 
 
 def _ints(values: Any) -> tuple[int, ...] | None:
