@@ -127,3 +127,18 @@ def test_exponents_alone_have_no_infinity_and_a_smallest_value():
         T.infinity(T.float8_e8m0fnu)
     assert T.float8_e8m0fnu.min == 2.0**-127
     assert T.float8_e8m0fnu.max == 2.0**127
+
+
+@pytest.mark.parametrize("target", ["cpu", "interp"])
+def test_the_oracle_rounds_scales_up_as_kernels_do(target):
+    rows, columns = len(SCALES), 8
+    x = (
+        torch.tensor([s if math.isfinite(s) else 5.0 for s in SCALES])[:, None]
+        .expand(rows, columns)
+        .contiguous()
+    )
+    e = torch.arange(120, 120 + rows, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    made, y = torch.zeros(rows, dtype=torch.float8_e8m0fnu), torch.zeros(rows, columns)
+    result = tilebench.run(scale_by_rows(rows, columns), args=(x, e, made, y), target=target)
+    assert "PASS" in str(result)
+    assert "bit for bit" in str(result)

@@ -64,6 +64,11 @@ def wrap(value: np.ndarray, dtype: DType) -> np.ndarray:
 
 def rounded(value: np.ndarray, bound: Any, dtype: DType, ambiguous: Any = False) -> Val:
     """The float result of one rounded operation: u|r| is charged unless operands and result are exact."""
+    if dtype.name == "float8_e8m0fnu":  # a magnitude is rounded up: where it is exact, so is the result
+        power = round_to(value, dtype).astype(np.float64)
+        return Val(
+            power, np.where(np.asarray(bound) == 0, 0.0, power + 2 * np.asarray(bound)), dtype, ambiguous
+        )
     with np.errstate(all="ignore"):
         nearest = round_to(value, dtype).astype(np.float64) if dtype.name != "float64" else value
         is_exact = (nearest == value) | np.isnan(value)
@@ -115,7 +120,7 @@ def cast(a: Val, dtype: DType) -> Val:
         return Val(a.value != 0, 0.0, dtype, a.ambiguous | near)
     if dtype.is_float:
         value = np.asarray(a.value).astype(np.float64)
-        saturating = dtype.name.startswith("float8")
+        saturating = dtype.name in ("float8_e4m3", "float8_e5m2")
         if saturating:
             value = np.clip(value, dtype.min, dtype.max)
         widening = a.dtype.is_float and dtype.bits >= 32 and a.dtype.bits <= 32 and dtype.name != "tfloat32"
