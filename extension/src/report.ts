@@ -1,4 +1,4 @@
-/** The part of a report that the editor reads, and where a cell keeps its reports. Field names are those of report.py. */
+/** The part of a report that the editor reads, and where a cell keeps its reports. Field names are those of report/. */
 import type { IOutputAreaModel } from '@jupyterlab/outputarea';
 
 /** The MIME type of a saved report: report.REPORT_MIME. */
