@@ -66,6 +66,16 @@ def test_products_of_an_odd_number_of_eights(dtype: str, tb: bool, n: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("m", "n", "threads"),
+    [(64, 144, 256), (64, 272, 128), (64, 208, 256), (64, 216, 384), (64, 192, 256), (192, 88, 384)],
+)
+def test_products_side_by_side_start_where_panels_do(m: int, n: int, threads: int) -> None:
+    kernel = pipelined_gemm(m, n + 8, 72, (m, n, 32), 2, threads=threads)
+    assert stage(kernel, Selected).specialised
+    assert_emulated_is_interp(kernel, target=HOPPER)
+
+
+@pytest.mark.parametrize(
     ("dtype", "accumulator"),
     [("int8", "int32"), ("float8_e4m3", "float32"), ("float8_e5m2", "float16"), ("float16", "float16")],
 )

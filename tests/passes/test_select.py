@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilebench
+import tilebench.language as T
 from tests.passes.pipelined_kernels import pipelined_gemm
+from tests.traps.running import check, numbers
 from tilebench.compiler import analyse
 from tilebench.ir.tile import Kernel
+from tilebench.layout import make_swizzled_layout
 from tilebench.ops.copy import Copy, copy
 from tilebench.ops.elementwise import clear
 from tilebench.ops.examples import Draft, tile
@@ -144,3 +149,32 @@ def test_an_operand_in_registers_that_no_instruction_takes_is_expanded() -> None
     )
     d.add(clear(c), copy(A, a), copy(B, B_s), gemm(a, B_s, c), copy(c, C))
     assert names(d.kernel(), Gemm) == ["expand"]
+
+
+@pytest.mark.parametrize("swizzled", [True, False])
+def test_the_usual_swizzle_by_hand_is_no_layout_of_the_programs_own(swizzled: bool) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 96), "float16"), C: T.Tensor((64, 96), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            A_s = T.alloc_shared((64, 64), "float16")
+            B_s = T.alloc_shared((64, 96), "float16")
+            c = T.alloc_fragment((64, 96), "float32")
+            if swizzled:
+                T.annotate_layout({A_s: make_swizzled_layout(A_s), B_s: make_swizzled_layout(B_s)})
+            else:
+                T.annotate_layout({A_s: T.Layout((64, 64), lambda i, j: i * 64 + j)})
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 64], A_s)
+                T.copy(B[k * 64, 0], B_s)
+                T.gemm(A_s, B_s, c)
+            T.copy(c, C)
+
+    compiled = tilebench.compile(program, target="emu:sm_90a").compilation.stage(Selected)
+    (gemm,) = [i for op, i in compiled.instructions.items() if type(op).__name__ == "Gemm"]
+    assert compiled.specialised is swizzled
+    assert (gemm.name == "wgmma") is swizzled
+    a, b = numbers(64, 128, dtype=np.float16), numbers(128, 96, dtype=np.float16, seed=1)
+    check(program, [a, b], a.astype(np.float32) @ b.astype(np.float32))

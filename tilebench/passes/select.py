@@ -24,7 +24,9 @@ from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.ops.copy.bulk_reduce import refusal
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
+from tilebench.ops.gemm.wgmma import WIDEST
 from tilebench.passes import persistent
+from tilebench.passes.annotated import laid_by_hand
 from tilebench.passes.occupied import wanted_blocks, with_blocks
 from tilebench.passes.reductions import with_reductions_alone
 from tilebench.passes.regions import bound_indices, touches
@@ -171,19 +173,29 @@ def _reductions(op: AtomicTile, typed: Typed, offers: tuple[Offer, ...]) -> tupl
     return offers
 
 
+PANEL = 128 * 8
+"""Bits of a row in the widest panel."""
+
+
 def _without_wgmma(op: Gemm, kernel: Kernel, offers: tuple[Offer, ...]) -> tuple[Offer, ...]:
     """The offers, less the warpgroup product where it is not wanted, or where an operand cannot have its
     layout.
     """
     if kernel.configs.get(NO_WGMMA):
         return _without(offers, WGMMA, f"{NO_WGMMA} is set")
-    layouts: Mapping[Buffer, object] = kernel.attributes.get("layouts", {})
+    given: Mapping[Buffer, object] = kernel.attributes.get("layouts", {})
+    by_hand = laid_by_hand(kernel) if given else frozenset[Buffer]()
     viewed = {b.view_of for b in kernel.buffers if b.view_of is not None}
     for region in (op.a, op.b):
         buffer = region.buffer
-        if buffer.scope == "shared" and (buffer in layouts or buffer in viewed):
-            why = "has a layout of the program's own" if buffer in layouts else "is reread by a view"
+        if buffer.scope == "shared" and (buffer in by_hand or buffer in viewed):
+            why = "has a layout of the program's own" if buffer in by_hand else "is reread by a view"
             return _without(offers, WGMMA, f"{buffer.name} {why}")
+    _, n, _ = op.mnk
+    part = n // max(1, kernel.thread_count // 128) * op.b.dtype.bits  # of a warpgroup, if all share columns
+    crosses = part != n * op.b.dtype.bits and part % PANEL and PANEL % part
+    if not op.transpose_b and op.b.buffer in given and (n > WIDEST or crosses):
+        return _without(offers, WGMMA, f"{op.b.buffer.name} has panels that warpgroups cannot share")
     return offers
 
 

@@ -29,6 +29,7 @@ from tilebench.ir.tile import (
     While,
 )  # fmt: skip
 from tilebench.ops.copy import Copy
+from tilebench.passes.annotated import laid_by_hand
 from tilebench.passes.regions import leaves_loop, touches
 
 WARPGROUP = 128
@@ -123,6 +124,7 @@ class _Facts:
                   and n.buffer.view_of is not None}  # fmt: skip
         self.viewed = viewed
         self.bound = {n.var: n.value for n in walk(kernel.body) if isinstance(n, Bind)}
+        self.by_hand = laid_by_hand(kernel)
         self.counters = {n.var for n in walk(kernel.body) if isinstance(n, For | Pipelined)}
         self.known = {*kernel.blocks, *kernel.symbols}
         self.known |= {p.value for p in kernel.params if isinstance(p.value, Var)}
@@ -133,7 +135,7 @@ class _Facts:
         buffer = copy.destination.buffer
         if buffer in self.viewed:
             return f"a view rereads {buffer.name}"
-        if buffer in self.kernel.attributes.get("layouts", {}):
+        if buffer in self.by_hand:
             return f"{buffer.name} has a layout of the program's own"
         if any(w is not copy for w in self.writers[buffer]):
             return f"another statement writes {buffer.name} too"

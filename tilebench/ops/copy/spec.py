@@ -102,9 +102,7 @@ class Copy(Op):
             return ()
         tile = self.destination.buffer if name == bulk.NAME else self.source.buffer
         reason = "as bulk copies lay a tile down: rows of the hardware's swizzle"
-        layout = bulk.tile_layout(tile)
-        dense = not layout.swizzle.bits
-        return (Requirement(tile, layout, True, reason, self.loc, yields=dense),)
+        return (Requirement(tile, bulk.tile_layout(tile), True, reason, self.loc, yields=True),)
 
     def cost(self) -> Cost:
         return Cost(

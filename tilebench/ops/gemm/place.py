@@ -176,9 +176,10 @@ def _of_warpgroups(op: Gemm, context: PlaceContext) -> tuple[Requirement, ...]:
     if op.a.buffer.scope == "fragment":
         a = wgmma_operand_a((m, k), groups, op.a.dtype.bits)
         found.append(_fragment(op.a, a, 1, f"operand A of wgmma from registers, {split}"))
-    for region, transposed in ((op.a, op.transpose_a), (op.b, not op.transpose_b)):
+    step = wgmma.step_of(op, n // groups[1])
+    for region, transposed, each in ((op.a, op.transpose_a, wgmma.ROWS), (op.b, not op.transpose_b, step)):
         if region.buffer.scope == "shared":
-            layout = wgmma.operand_layout(region, transposed)
+            layout = wgmma.operand_layout(region, transposed, each)
             rows = "swizzled rows" if layout.swizzle.bits else "columns of 16 bytes"
             reason = f"{rows}, as the matrix descriptor of wgmma reads them"
             found.append(Requirement(region.buffer, layout, True, reason, op.loc))

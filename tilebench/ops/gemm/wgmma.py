@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tilebench.errors import InternalError
 from tilebench.ir.expr import Expr, const
 from tilebench.ir.hopper import Descriptor, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait, product_columns
 from tilebench.ir.thread import Memory
@@ -97,7 +98,7 @@ def _against_shared(region: Region, what: str, transposed: bool) -> str:
         return f"{what} ({buffer.name}): {region.dtype} operands must lie along K, only 16-bit types may not"
     if buffer.static_shape[-1] * region.dtype.bits % (128 if transposed else 256):
         return f"rows of {buffer.name} are no multiple of {16 if transposed else 32} bytes"
-    layout = operand_layout(region, transposed)
+    layout = operand_layout(region, transposed, 0)
     if buffer.view_of is not None:
         return f"{what} ({buffer.name}) is a view of another buffer"
     if known_divisor(region.offsets[-2]) % 8 or region.extents[-2] % 8:
@@ -109,12 +110,26 @@ def _against_shared(region: Region, what: str, transposed: bool) -> str:
     return ""
 
 
-def operand_layout(region: Region, transposed: bool) -> SharedLayout:
+def operand_layout(region: Region, transposed: bool, step: int) -> SharedLayout:
     """The layout that a descriptor reads: swizzled rows, cut into panels of the swizzle's span; where K is
-    the row and rows are an odd number of 16-byte chunks, columns of such chunks.
+    the row and no swizzle's span divides what it must, columns of 16 bytes.
+
+    step: along a row that is no K, every product covers so many elements (0: the row): whole panels, or a
+    part of one.
     """
     shape, bits = region.buffer.static_shape, region.dtype.bits
-    return upright(shape, bits) if transposed and shape[-1] * bits % 256 else swizzled(shape, bits)
+    if not transposed:
+        return swizzled(shape, bits)
+    each = (step or shape[-1]) * bits // 8
+    rows = (n for n in (128, 64, 32) if shape[-1] * bits // 8 % n == 0)
+    span = next((n for n in rows if each % n == 0 or n % each == 0), 0)
+    return swizzled(shape, bits, span) if span else upright(shape, bits)
+
+
+def step_of(op: Gemm, columns: int) -> int:
+    """Distance of the products of a gemm along N, 0 for one. columns: of a warpgroup."""
+    width = columns_of(columns, op.c.dtype.name)
+    return width if width < op.mnk[1] else 0
 
 
 def columns_of(n: int, sums: str) -> int:
@@ -133,14 +148,14 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
     bits = op.a.dtype.bits
     blocks, wide = m // gm // ROWS, n // gn
     width = columns_of(wide, op.c.dtype.name)
-    b_memory, b_steps, b_descriptor = _descriptor(op.b, not op.transpose_b, k, b)
+    b_memory, b_steps, b_descriptor = _descriptor(op.b, not op.transpose_b, k, step_of(op, wide), b)
     a_registers: Memory | None = None
     a_steps: tuple[int, ...] = tuple(i * (8 * 32 // bits // 2) for i in range(k // mma_k(bits)))
     a_memory, a_descriptor = c, None
     if op.a.buffer.scope == "fragment":
         a_registers = a_memory = b.fragment(op.a.buffer)[0]
     else:
-        a_memory, a_steps, a_descriptor = _descriptor(op.a, op.transpose_a, k, b)
+        a_memory, a_steps, a_descriptor = _descriptor(op.a, op.transpose_a, k, ROWS, b)
     accumulate = b.condition(op.keep) if op.keep is not None else const(not op.clear_accum)
     used = (c,) if a_registers is None else (c, a_registers)
     b.emit(WgmmaFence(used))
@@ -171,15 +186,20 @@ def warpgroups(op: Gemm, b: ThreadBuilder) -> tuple[int, int]:
 
 
 def _descriptor(
-    region: Region, transposed: bool, k: int, b: ThreadBuilder
+    region: Region, transposed: bool, k: int, distance: int, b: ThreadBuilder
 ) -> tuple[Memory, tuple[int, ...], Descriptor]:
-    """Memory, element offsets of the k steps, and how the operand lies. transposed: K is the row."""
+    """Memory, element offsets of the k steps, and how the operand lies.
+
+    transposed: K is the row; distance: of products along M or N.
+    """
     memory, layout, _ = b.shared(region.buffer)
     bits = region.dtype.bits
     span, panel = layout.swizzle.span, layout.panel or 1
     each = mma_k(bits)
     panel_bytes = layout.panel_stride * bits // 8
     if transposed:
+        if distance % panel and (not distance or panel % distance):
+            raise InternalError("TB902", f"a product goes over the edge of a panel of {region.buffer.name}")
         steps = tuple(i * each * panel for i in range(k // each))
         if not layout.swizzle.bits:  # eight rows of a column are a matrix of 128 bytes
             return memory, steps, Descriptor(128, panel_bytes, 0, True)
