@@ -252,6 +252,7 @@ BIG = """
 def big(X: T.Tensor((256, 512), "float32"), Y: T.Tensor((256, 512), "float32")):
     with T.Kernel(1, threads=128) as bx:
         s = T.alloc_fragment((256, 512), "float32")
+        unused = T.alloc_fragment((256, 512), "float32")
         T.copy(X, s)
         T.copy(s, Y)
 """

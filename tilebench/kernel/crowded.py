@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
 
 from tilebench.compiler import Compilation
+from tilebench.ir.rewrite import walk
+from tilebench.ir.tile import Buffer
+from tilebench.kernel.facts import span
 from tilebench.layouts import FragmentLayout
 from tilebench.passes.stages import Placed
 from tilebench.report import Finding
-
-if TYPE_CHECKING:
-    from tilebench.ir.tile import Buffer
 
 REGISTERS = 255
 """Of 32 bits, at most in a thread (CUDA C++ programming guide, "Technical Specifications per Compute
@@ -36,8 +35,10 @@ def crowded(stages: Compilation) -> list[Finding]:
     except KeyError:
         return []  # interp and cpu have no threads to run out of
     found: list[Finding] = []
+    named = (getattr(n, "buffer", None) for n in walk(placed.kernel.body))
+    used = {b.data for b in named if isinstance(b, Buffer)}
     for buffer, layout in placed.layouts.items():
-        if not isinstance(layout, FragmentLayout) or buffer.view_of is not None:
+        if not isinstance(layout, FragmentLayout) or buffer.view_of is not None or buffer not in used:
             continue
         needed = -(-layout.registers * buffer.dtype.bits // 32)
         if needed > REGISTERS:
@@ -46,8 +47,6 @@ def crowded(stages: Compilation) -> list[Finding]:
 
 
 def _finding(buffer: Buffer, layout: FragmentLayout, needed: int, threads: int) -> Finding:
-    from tilebench.kernel.reporting import span
-
     place = span(buffer.loc)
     shape = "x".join(map(str, layout.shape))
     text = (
