@@ -35,7 +35,9 @@ def listed() -> dict[str, list[str]]:
 
 
 def every() -> list[str]:
-    return [f"{section}.{name}" for section, names in listed().items() for name in names]
+    return [
+        f"{section.removesuffix(' modules')}.{name}" for section, names in listed().items() for name in names
+    ]
 
 
 def test_every_name_has_a_verdict_and_a_reason() -> None:
@@ -44,6 +46,13 @@ def test_every_name_has_a_verdict_and_a_reason() -> None:
     assert [v.name for v in verdicts if not v.why or (v.status == "refused" and not v.fix)] == []
     counts = Counter(v.status for v in verdicts if v.name.startswith("T."))
     assert counts["supported"] + counts["translated"] > 230
+
+
+def test_a_name_of_a_dialect_is_the_languages_and_an_unknown_one_stays_unknown() -> None:
+    assert tilebench.compat("tilelang.cuda.language.copy").status == "supported"
+    assert tilebench.compat("tilelang.language.fp8.determine_fp8_type").status == "supported"
+    for name in ("T.nonsense", "tilelang.nonsense", "tilelang.language.nonsense", "tilelang.jit.nonsense"):
+        assert tilebench.compat(name).status == "unknown"
 
 
 @pytest.mark.parametrize("dtype", [T.float32x4, T.float4_e2m1fn])

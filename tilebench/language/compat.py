@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tilebench.errors import nearest
@@ -67,6 +67,16 @@ _MOVED = {
     "jit.JITKernel": "JITKernel",
     "jit.Kernel": "JITKernel",
     "dtypes": "language.dtypes",
+    "jit.kernel": "JITKernel",
+    "cuda.language": "language",
+    "language.common": "language",
+    "autotuner.capture": "autotuner",
+    "layout.fragment": "layout",
+    "layout.gemm_sp": "layout",
+    "layout.layout": "layout",
+    "layout.swizzle": "layout",
+    "layout.swizzle_mode": "layout",
+    "profiler.bench": "profiler",
     "Layout": "layout.Layout",
     "Fragment": "layout.Fragment",
 }
@@ -105,6 +115,12 @@ def compat(name: str) -> Verdict:
     refused = refusal(plain)
     if refused is not None:
         return Verdict(name, "refused", *refused)
+    dialect = re.match(r"(cpu|cuda|metal|rocm|webgpu)\.(language\.)?", plain)
+    if dialect is not None:  # a module of a dialect, or a name of the language in it
+        rest = plain[dialect.end() :]
+        return replace(compat(rest), name=name) if rest in language.__all__ else _of_module(name, plain)
+    if ".language." in name:  # a module of the language, or a name in one
+        return _of_module(name, f"language.{plain}")
     return Verdict(name, "unknown", f"the language has no such name{nearest(plain, language.__all__)}")
 
 

@@ -20,7 +20,18 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
         "targets are names, not modules",
         "target='cpu', 'cuda:sm_90a', 'emu:sm_80', 'interp'",
     ),
-    ("", "ir$", "it is another compiler's intermediate language", "tilebench.ir.tile, and f.get_tir(...)"),
+    (
+        "",
+        "backend$ instrumentation$ libinfo$ autodd$",
+        "it is a part of how TileLang is made",
+        "tilebench.compile(f), tilebench.doctor()",
+    ),
+    (
+        "",
+        "ir$ tvm$",
+        "it is another compiler's intermediate language",
+        "tilebench.ir.tile, and f.get_tir(...)",
+    ),
     ("", "set_log_level", "what there is to say is an exception or a warning", "warnings.simplefilter(...)"),
     (
         "transform",
@@ -37,7 +48,8 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
     ("engine", ".*", "it drives another compiler", "tilebench.compile(f)"),
     (
         "jit",
-        "JITFunc$ JITImpl$ ExecutionBackend$ TargetLike$ cached$ get_available_cpu_count$ prim_func$",
+        "JITFunc$ JITImpl$ ExecutionBackend$ TargetLike$ cached$ get_available_cpu_count$ prim_func$ "
+        "abi$ adapter diagnostics$ env$ exceptions$ param$",
         "it is a part of how TileLang's jit works inside",
         "tilebench.jit, tilebench.compile, T.prim_func",
     ),
@@ -83,11 +95,35 @@ _REFUSED: tuple[tuple[str, str, str, str], ...] = (
         "its templates schedule another compiler's expressions",
         "tilebench.autotune with its own model of the cost, tilebench.whatif",
     ),
+    (
+        "autotuner",
+        "grouped_compile",
+        "candidates are compiled by processes of their own, or by an executor that you give",
+        "tilebench.autotune(..., executor=...)",
+    ),
+    (
+        "testing",
+        "perf_regression",
+        "it compares runs of TileLang's own checks",
+        "kernel.get_profiler().do_bench()",
+    ),
+    (
+        "language",
+        "ast annotations$ atomic$ builtin$ copy_op$ customize$ eager experimental fastmath$ fill_op$ frame$ "
+        "gemm_op$ kernel$ logical$ loop$ math_intrinsics$ meta$ overrides parser proxy$ reduce_op$ scan_op$ "
+        "symbolics$ tile_schedule$ tir utils$ ws_schedule$",
+        "it is a part of how TileLang's language is made",
+        "import tilebench.language as T, which has its names",
+    ),
     ("tileop", ".*", "it is a part of how TileLang lowers its ops", "T.gemm, T.GemmWarpPolicy"),
     ("contrib", ".*", "it calls a compiler by hand", "tilebench.compile(f, target='cuda:sm_90a')"),
     ("intrinsics", ".*", "instructions are chosen by the compiler", "T.gemm"),
     ("tools", ".*", "it looks into another compiler's passes", "tilebench.show(kernel, 'layout')"),
 )
+
+
+_INSIDES = ("backend", "cpu", "cuda", "instrumentation", "metal", "rocm", "tvm", "webgpu")
+"""Modules all of whose parts are refused for one reason."""
 
 
 def resolve(path: str) -> Any:
@@ -108,11 +144,13 @@ def resolve(path: str) -> Any:
 
 def refusal(path: str) -> tuple[str, str] | None:
     """Why TileLang's `module.name` has no counterpart, and what to use instead; None: nothing is known."""
-    module, _, name = path.rpartition(".")
-    first = module.partition(".")[0]
+    first, _, inside = path.partition(".")
     for where, patterns, why, fix in _REFUSED:
-        if where == first and any(re.match(p, name) for p in patterns.split()):
+        for name in (inside, path.rpartition(".")[2]) if inside else ():
+            if where == first and any(re.match(p, name) for p in patterns.split()):
+                return why, fix
+        if not inside and where == "" and any(re.match(p, first) for p in patterns.split()):
             return why, fix
-        if not module and where == name and patterns == ".*":  # a module as a whole
+        if not inside and where == first and patterns == ".*":  # a module as a whole
             return why, fix
-    return None
+    return refusal(first) if inside and first in _INSIDES else None

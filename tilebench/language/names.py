@@ -69,7 +69,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "axis$ bind$ block(_attr|_name_suffix_context)?$ arg$ buffer$ buffer_(decl|store)$ env_thread$ "
         "func_(name|ret)$ index_map$ init$ iter_var$ launch_thread$ meta_var$ prefetch$ reads$ "
         "writes$ realize$ sblock target$ where$ Ptr$ ret$ ignore_loop_partition$ call_kernel$ "
-        "get_let_value$ has_let_value$ KernelLaunchFrame$ WarpSpecializeFrame$",
+        "get_let_value$ has_let_value$ region$ KernelLaunchFrame$ WarpSpecializeFrame$",
         "it is part of the schedule language under TileLang, which tile programs do not need",
         "T.Kernel, T.alloc_shared, T.alloc_fragment and loops",
     ),
@@ -104,6 +104,11 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
         "BaseTileScheduler PersistentTileScheduler meta_class",
         "classes whose methods run on the device are not part of the language",
         "for i, j in T.Persistent([m, n], blocks, bx):",
+    ),
+    (
+        "(tvm_)?mfma ds_read_tr cooperative_tensor simdgroup_",
+        "it is an instruction of another vendor's GPUs",
+        "T.gemm(A, B, C), T.copy(A, S)",
     ),
     ("PartialFragment", "layouts that hold part of a tile are not supported", "T.Fragment(shape, ...)"),
     ("continue_loop$ break_loop$", "Python has the word", "continue, break or T.loop_break()"),
