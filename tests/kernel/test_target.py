@@ -13,7 +13,7 @@ import pytest
 import tilebench
 import tilebench.language as T
 from tilebench.backends.cuda import driver
-from tilebench.kernel import reporting
+from tilebench.kernel import performance
 from tilebench.kernel.args import Call
 from tilebench.kernel.target import on_device_of
 
@@ -66,7 +66,7 @@ def test_a_report_names_the_gpu_of_the_last_call(
 ) -> None:
     kernel = tilebench.compile(nothing, target="cuda:sm_90a")
     kernel.last_call = Call((), {}, (1,), (), device)
-    monkeypatch.setattr(reporting, "device_of", lambda target: "cuda")
+    monkeypatch.setattr(performance, "device_of", lambda target: "cuda")
     monkeypatch.setattr(driver, "available", lambda: True)
     monkeypatch.setattr(driver, "device_name", lambda asked=None: f"GPU {asked}")
-    assert reporting.device_label(kernel) == f"GPU {index}"
+    assert performance.device_label(kernel) == f"GPU {index}"

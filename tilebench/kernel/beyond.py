@@ -21,6 +21,7 @@ from tilebench.ir.expr import Expr, Var
 from tilebench.ir.launches import grid_of, launches
 from tilebench.ir.simplify import from_linear, linear
 from tilebench.ir.tile import Buffer, Kernel, TileOp
+from tilebench.kernel.facts import line_of, span
 from tilebench.kernel.touches import Space, Touch, depends, interval, space, touches
 from tilebench.ops.atomic import AtomicTile
 from tilebench.ops.copy import Copy
@@ -181,8 +182,6 @@ def _gathered(
 
 def findings(kernel: Kernel, symbols: Mapping[Var, int]) -> list[Finding]:
     """A warning for each access that is beyond its tensor in some block; one for each line and tensor."""
-    from tilebench.kernel.reporting import line_of, span
-
     found: dict[tuple[Any, ...], Finding] = {}
     for b in beyond(kernel, symbols):
         t = b.touch

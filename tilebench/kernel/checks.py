@@ -23,8 +23,8 @@ from tilebench.errors import LaunchError, TileError, nearest
 from tilebench.kernel import outputs, verify
 from tilebench.kernel.args import bind
 from tilebench.kernel.emulate import emulate
+from tilebench.kernel.facts import span
 from tilebench.kernel.progress import Progress
-from tilebench.kernel.reporting import span
 from tilebench.kernel.verdict import NOT_RUN, UNSEEN
 from tilebench.kernel.writers import block_writing
 from tilebench.profiling.work import count

@@ -29,6 +29,7 @@ from tilebench.ir.tile import (
     TileOp,
     While,
 )
+from tilebench.kernel.facts import line_of, span
 from tilebench.kernel.touches import Touch, depends, touches
 from tilebench.ops.atomic import AtomicTile
 from tilebench.report import Finding
@@ -186,8 +187,6 @@ class _Flow:
 
 def findings(kernel: Kernel, symbols: Mapping[Var, int]) -> list[Finding]:
     """A warning for each tensor and line where several blocks write the same elements."""
-    from tilebench.kernel.reporting import line_of, span
-
     found: dict[tuple[int, int], Finding] = {}
     for o in overlapping(kernel, symbols):
         t = o.touch

@@ -21,8 +21,9 @@ from tilebench.kernel import args as arguments
 from tilebench.kernel import tracing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.emulate import refuse_several
+from tilebench.kernel.facts import line_of, ops_of
 from tilebench.kernel.progress import Progress
-from tilebench.kernel.reporting import line_of, make_report, ops_of
+from tilebench.kernel.reporting import make_report
 from tilebench.kernel.writers import worst_block
 from tilebench.passes.stages import Typed
 from tilebench.report import Report, Trace, TraceStep

@@ -18,7 +18,7 @@ from tilebench.ir.tile import Stmt
 from tilebench.kernel import tracing
 from tilebench.kernel.args import Call
 from tilebench.kernel.compiled import Kernel
-from tilebench.kernel.reporting import line_of, ops_of
+from tilebench.kernel.facts import line_of, ops_of
 from tilebench.layouts import FragmentLayout, SharedLayout
 from tilebench.passes.stages import Lowered, Placed
 from tilebench.report import Trace, TraceBuffer, TraceSite

@@ -16,8 +16,9 @@ from tilebench.kernel import checks, timing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.outputs import poison
 from tilebench.kernel.override import EDITED
+from tilebench.kernel.performance import device_label
 from tilebench.kernel.program import define, prepare
-from tilebench.kernel.reporting import device_label, make_report
+from tilebench.kernel.reporting import make_report
 from tilebench.kernel.settings import check_program, check_text, in_force
 from tilebench.kernel.target import device_of, is_absent
 from tilebench.profiling.benchmark import Times

@@ -22,7 +22,8 @@ from tilebench.ir.timers import CAPACITY, with_timers, words_of
 from tilebench.kernel import args, timing, verify
 from tilebench.kernel.compiled import Kernel
 from tilebench.kernel.emulate import refuse_several
-from tilebench.kernel.reporting import bar_names, device_label, span
+from tilebench.kernel.facts import bar_names, span
+from tilebench.kernel.performance import device_label
 from tilebench.kernel.target import is_absent, on_device_of
 from tilebench.passes.stages import Lowered, Partitioned
 from tilebench.profiling import measured

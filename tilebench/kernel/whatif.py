@@ -131,7 +131,7 @@ class WhatIf:
 
     def of_kernel(self, kernel: Kernel) -> None:
         """Share the selection bus of this kernel's views, and the extents of its last call."""
-        from tilebench.kernel.reporting import identity
+        from tilebench.kernel.facts import identity
 
         self._id = identity(kernel)
         call = kernel.last_call
@@ -428,7 +428,7 @@ def _predicted(
 
 
 def _id(prim: tile.Kernel, texts: Mapping[str, str], target: Target) -> str:
-    from tilebench.kernel.reporting import identity
+    from tilebench.kernel.facts import identity
 
     return identity(Kernel(prim, target, config=texts))
 
@@ -460,7 +460,7 @@ def _timed(
     device = model.device_for(arch)
     if device is None or launch is None:
         return None, None, "its extents are known at the call: call the kernel first"
-    from tilebench.kernel.reporting import bar_names
+    from tilebench.kernel.facts import bar_names
 
     prim, (grid, symbols) = stages.kernel, launch
     work = count(prim, grid, symbols)

@@ -23,8 +23,8 @@ from tilebench.kernel.args import bind
 from tilebench.kernel.compiled import Kernel, torch_dtype
 from tilebench.kernel.compiling import Cancelled
 from tilebench.kernel.outputs import poison
+from tilebench.kernel.performance import device_label
 from tilebench.kernel.program import complete, make_inputs
-from tilebench.kernel.reporting import device_label
 from tilebench.kernel.target import device_of, gpu_arch, resolve
 from tilebench.kernel.verdict import verdict
 from tilebench.profiling.benchmark import Times

@@ -217,7 +217,7 @@ def _facts(prim: Any, target: str | None) -> Diagnosis:
 
 def _gathered(prim: Any, stages: list[Any]) -> Diagnosis:
     from tilebench.ir.tile import Buffer
-    from tilebench.kernel.reporting import buffer_info, layout_info, line_of, ops_of, span
+    from tilebench.kernel.facts import buffer_info, layout_info, line_of, ops_of, span
     from tilebench.passes.stages import Allocated, Partitioned, Placed
 
     def stage(kind: type[Any]) -> Any:
