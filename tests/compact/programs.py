@@ -40,22 +40,19 @@ def attention(Q: Any, K: Any, V: Any, causal: bool = False, block_M: int = 128, 
     with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=128) as (bx, h, b):
         Q_s = T.alloc_shared((block_M, dim), Q.dtype)
         K_s, V_s = (T.alloc_shared((block_N, dim), Q.dtype) for _ in range(2))
-        s = T.alloc_fragment((block_M, block_N), T.float32)
+        s, o = (T.alloc_fragment((block_M, n), T.float32) for n in (block_N, dim))
         p = T.alloc_fragment((block_M, block_N), Q.dtype)
-        o = T.alloc_fragment((block_M, dim), T.float32)
         m, old, row, l = (T.alloc_fragment((block_M,), T.float32) for _ in range(4))
         T.copy(Q[b, h, bx * block_M : (bx + 1) * block_M, :], Q_s)
         T.clear(o)
         T.clear(l)
         T.fill(m, -T.infinity(T.float32))
-        end = bx * block_M + 1 + length - seq
-        stop = T.min(length, end + block_M - 1) if causal else length
-        for k in T.Pipelined(T.ceildiv(stop, block_N), num_stages=2):
+        end = bx * block_M + 1 + length - seq if causal else length
+        for k in T.Pipelined(T.ceildiv(T.min(length, end + block_M - 1), block_N), num_stages=2):
             T.copy(K[b, h // (heads // groups), k * block_N : (k + 1) * block_N, :], K_s)
             T.copy(V[b, h // (heads // groups), k * block_N : (k + 1) * block_N, :], V_s)
             for i, j in T.Parallel(block_M, block_N):
-                last = T.min(length, end + i) if causal else length
-                s[i, j] = T.if_then_else(k * block_N + j < last, 0, -T.infinity(T.float32))
+                s[i, j] = T.if_then_else(k * block_N + j < T.min(length, end + i), 0, -T.infinity(s.dtype))
             T.gemm(Q_s, K_s, s, transpose_B=True)
             T.copy(m, old)
             T.reduce_max(s, m, dim=1, clear=False)
@@ -81,26 +78,23 @@ def linear_attention(Q: Any, K: Any, V: Any, chunk: int = 64, block_V: int = 64)
     O = T.empty((batch, seq, heads, dim), Q.dtype)
     with T.Kernel(T.ceildiv(dim, block_V), heads, batch, threads=128) as (bx, h, b):
         Q_s, K_s = (T.alloc_shared((chunk, dim), Q.dtype) for _ in range(2))
-        V_s = T.alloc_shared((chunk, block_V), Q.dtype)
-        state_s = T.alloc_shared((dim, block_V), Q.dtype)
+        V_s, state_s = (T.alloc_shared((n, block_V), Q.dtype) for n in (chunk, dim))
         s = T.alloc_fragment((chunk, chunk), T.float32)
         p = T.alloc_fragment((chunk, chunk), Q.dtype)
-        state = T.alloc_fragment((dim, block_V), T.float32)
-        o = T.alloc_fragment((chunk, block_V), T.float32)
+        o, state = (T.alloc_fragment((n, block_V), T.float32) for n in (chunk, dim))
         T.clear(state)
         for t in T.Pipelined(T.ceildiv(seq, chunk), num_stages=2):
             T.copy(Q[b, t * chunk : (t + 1) * chunk, h, :], Q_s)
             T.copy(K[b, t * chunk : (t + 1) * chunk, h, :], K_s)
             T.copy(V[b, t * chunk : (t + 1) * chunk, h, bx * block_V : (bx + 1) * block_V], V_s)
-            T.copy(state, state_s)
+            for i, j in T.Parallel(dim, block_V):
+                state_s[i, j] = state[i, j] * dim**-0.5
             T.gemm(Q_s, K_s, s, transpose_B=True, clear_accum=True)
             T.gemm(Q_s, state_s, o, clear_accum=True)
             for i, j in T.Parallel(chunk, chunk):
-                p[i, j] = T.if_then_else(i >= j, s[i, j], 0)
+                p[i, j] = T.if_then_else(i >= j, s[i, j], 0) * dim**-0.5
             T.gemm(p, V_s, o)
             T.gemm(K_s, V_s, state, transpose_A=True)
-            for i, j in T.Parallel(chunk, block_V):
-                o[i, j] = o[i, j] * dim**-0.5
             T.copy(o, O[b, t * chunk : (t + 1) * chunk, h, bx * block_V : (bx + 1) * block_V])
     return O
 

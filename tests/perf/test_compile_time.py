@@ -8,7 +8,7 @@ from tests.perf import compile_time as bars
 from tilebench.backends.cuda import nvrtc
 
 # Case -> (our passes, NVRTC), each in units of NVRTC's time for the reference text. Twice what is measured.
-LIMITS = {"softmax": (0.4, 1.8), "gemm": (0.8, 4.0), "attention": (1.1, 6.0)}
+LIMITS = {"softmax": (0.4, 1.8), "gemm": (0.8, 4.0), "attention": (1.1, 6.0), "causal": (1.5, 9.0)}
 
 
 @pytest.fixture(scope="module")
