@@ -35,9 +35,9 @@ from tilebench.layouts import (
     widest_vector,
 )  # fmt: skip
 from tilebench.ops.base import Instruction, Op
-from tilebench.passes.place_rules import (
+from tilebench.passes.nodes import Node, node_of
+from tilebench.passes.place_rules import (  # fmt: skip
     AnyLayout,
-    Node,
     affine_access,
     anchored,
     derived,
@@ -46,9 +46,8 @@ from tilebench.passes.place_rules import (
     free_layout,
     memory_weight,
     node_layout,
-    node_of,
     pulled_back,
-)  # fmt: skip
+)
 from tilebench.passes.stages import Partitioned, Placed, Reason
 from tilebench.targets import Target
 
@@ -424,7 +423,7 @@ def sampled_ways(fragment: FragmentLayout, shared: SharedLayout, itemsize: int, 
 
 def node_names(count: int) -> tuple[Any, ...]:
     """Loop variables of a made-up node."""
-    from tilebench.passes.place_rules import loop_names
+    from tilebench.passes.nodes import loop_names
 
     return loop_names(count)
 

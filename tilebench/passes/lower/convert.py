@@ -13,7 +13,7 @@ from tilebench.ir.tile import AtomicRMW, Buffer, Stmt, Store
 from tilebench.layouts import FragmentLayout
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.fragments import Loop, overwrites
-from tilebench.passes.place_rules import loop_names
+from tilebench.passes.nodes import loop_names
 from tilebench.passes.stages import Reason
 
 

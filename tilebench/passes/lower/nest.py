@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tilebench.errors import LayoutError
-from tilebench.ir.expr import Binary, Call, Const, Expr, Load, Var, binary, cast, const, is_const
+from tilebench.ir.expr import Binary, Call, Const, Expr, Load, Var, binary, const, is_const
 from tilebench.ir.rewrite import children, variables, walk
 from tilebench.ir.simplify import Linear, from_linear, linear
 from tilebench.ir.thread import Memory, VectorAtomic, VectorCopy
@@ -46,12 +45,13 @@ from tilebench.ir.tile import (
 from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import evaluate, register_expr
-from tilebench.passes.lower.atomics import add_together, grouped
 from tilebench.passes.lower.builder import Builder, both, expr_key
+from tilebench.passes.lower.elements import lower_statement
 from tilebench.passes.lower.fragments import Loop, Resolved, access_key, resolve_all
 from tilebench.passes.lower.packed import Words, lower_packed, plan_packed
 from tilebench.passes.lower.wide import Plan, Wide, plan_wide
-from tilebench.passes.place_rules import find_by_place, flattened, free_layout, loop_layout, node_of_nest
+from tilebench.passes.nodes import flattened, node_of_nest
+from tilebench.passes.place_rules import find_by_place, free_layout, loop_layout
 
 
 def lower_parallel(b: Builder, nest: Parallel, layout: FragmentLayout | None = None) -> None:
@@ -155,7 +155,7 @@ def _serially(b: Builder, names: Sequence[Var], extents: Sequence[int], body: St
     assert b.nest is not None
     for name, extent in reversed(list(zip(names, extents, strict=True))):
         body = For(name, const(0), const(extent), body)
-    b.nest.stmt(body)
+    lower_statement(b.nest, body)
 
 
 class Nest:
@@ -259,7 +259,7 @@ class Nest:
                 found = both(found, None if is_const(test, True) else test)
         return found
 
-    def _owner(self) -> Expr | None:
+    def owner(self) -> Expr | None:
         """Whether this thread and register do the memory writes of the iteration (one of its holders
         must)."""
         b = self.b
@@ -324,7 +324,8 @@ class Nest:
         """Where an access to a fragment is in the thread's own registers."""
         return self.resolved[access_key(node)]
 
-    def _register(self, found: Resolved) -> Expr:
+    def register_of(self, found: Resolved) -> Expr:
+        """The register of a fragment that the current iteration touches."""
         index = register_expr(found.own, self.loop.layout.reg, self.register)
         if found.extra is not None:
             index = index + self.b.expr(found.extra)
@@ -333,7 +334,7 @@ class Nest:
     def fragment_load(self, e: Load) -> Expr:
         """A fragment element in the current iteration."""
         memory, _ = self.b.fragment(e.buffer)
-        return Load(memory, (self._register(self.found(e)),), dtype=e.dtype, loc=e.loc)
+        return Load(memory, (self.register_of(self.found(e)),), dtype=e.dtype, loc=e.loc)
 
     # -- wide accesses ---------------------------------------------------------------------------------------
 
@@ -347,7 +348,7 @@ class Nest:
         if early is None:
             return None
         if early.direct is not None:
-            return Load(early.memory, (self._register(early.direct),), dtype=e.dtype)
+            return Load(early.memory, (self.register_of(early.direct),), dtype=e.dtype)
         return Load(early.memory, (self.slot,), dtype=e.dtype)
 
     def _vectors(self, c: Expr, chunk: int, lanes: int) -> Iterator[None]:
@@ -364,7 +365,7 @@ class Nest:
             e = w.access
             assert isinstance(e, Load)
             for _ in self._vectors(c, chunk, w.lanes):
-                register = self.slot if w.direct is None else self._register(w.direct)
+                register = self.slot if w.direct is None else self.register_of(w.direct)
                 if e.buffer.scope == "global":
                     memory, index, inside = b.global_element(e.buffer, e.indices)
                 else:
@@ -375,7 +376,7 @@ class Nest:
                 part = w.direct is not None and not self._fills(w.memory)
                 predicate = inside if part else both(self._inside(), inside)
                 if e.buffer.data in self.written:  # read and written by one of its holders
-                    predicate = both(predicate, self._owner())
+                    predicate = both(predicate, self.owner())
                 with b.when(self._inside() if part else None):  # the rest of the fragment keeps what it holds
                     self._load_wide(w, register, memory, index, predicate, outside)
 
@@ -409,12 +410,12 @@ class Nest:
             if s.buffer.scope == "fragment":
                 continue
             for _ in self._vectors(c, chunk, w.lanes):
-                register = self.slot if w.direct is None else self._register(w.direct)
+                register = self.slot if w.direct is None else self.register_of(w.direct)
                 if s.buffer.scope == "global":
                     memory, index, inside = b.global_element(s.buffer, s.indices)
                 else:
                     (memory, index), inside = b.shared_element(s.buffer, s.indices), None
-                predicate = both(both(self._inside(), self._owner()), inside)
+                predicate = both(both(self._inside(), self.owner()), inside)
                 if isinstance(s, AtomicRMW):
                     with b.when(predicate):
                         b.emit(VectorAtomic(memory, index, w.memory, register, w.lanes, s.order))
@@ -439,7 +440,7 @@ class Nest:
 
     def _element(self) -> None:
         with self.b.when(None if self._only_fills else self._inside()):
-            self.stmt(self.body)
+            lower_statement(self, self.body)
 
     @cached_property
     def _only_fills(self) -> bool:
@@ -470,158 +471,3 @@ class Nest:
                     if not found.own.is_injective or found.extra is not None:
                         return False
         return True
-
-    def stmt(self, s: Stmt) -> None:
-        """A statement of the nest's body in the current iteration."""
-        b = self.b
-        with b.at(s.loc):
-            match s:
-                case Seq():
-                    for part in grouped(b, s.body):
-                        self.stmt(part) if isinstance(part, Stmt) else self._additions(part)
-                case Store():
-                    self._store(s)
-                case AtomicRMW():
-                    self._atomic(s)
-                case Bind():
-                    b.emit(Bind(s.var, b.expr(s.value), loc=s.loc))
-                case If():
-                    self._if(s)
-                case For():
-                    from tilebench.passes.lower.statements import lower_for
-
-                    lower_for(b, s, self.stmt)
-                case Parallel():
-                    lower_parallel(b, s)
-                case While():
-                    condition = b.expr(s.condition)
-                    with b.inside() as body:
-                        self.stmt(s.body)
-                    b.emit(While(condition, Seq(tuple(body))))
-                case Break() | Continue():
-                    b.emit(s)
-                case Evaluate():
-                    b.emit(Evaluate(b.expr(s.value)))
-                case Assert():
-                    b.emit(Assert(b.condition(s.condition), s.message))
-                case Print():
-                    with b.when(self._owner()):
-                        b.emit(Print(s.message, tuple(b.expr(v) for v in s.values)))
-                case _:
-                    raise LayoutError(
-                        "TB308",
-                        f"{type(s).__name__} inside a T.Parallel loop",
-                        at=s.loc,
-                        why="an iteration of a parallel loop belongs to one thread, a tile op to the block",
-                        fix="move it out of the loop",
-                    )
-
-    def _if(self, s: If) -> None:
-        b = self.b
-        condition = b.condition(s.condition)
-        if isinstance(condition, Const):
-            if condition.value:
-                self.stmt(s.then)
-            elif s.orelse is not None:
-                self.stmt(s.orelse)
-            return
-        with b.inside() as then, b.knowing(s.condition):
-            self.stmt(s.then)
-        orelse: list[Stmt] = []
-        if s.orelse is not None:
-            with b.inside() as orelse:
-                self.stmt(s.orelse)
-        if then or orelse:
-            b.emit(If(condition, Seq(tuple(then)), Seq(tuple(orelse)) if orelse else None))
-
-    def _store(self, s: Store) -> None:
-        b = self.b
-        if isinstance(s.buffer, Memory):
-            with b.when(self._owner() if s.buffer.space == "shared" else None):
-                b.store(s.buffer, self.hoist(b.simple(b.expr(s.indices[0]))), b.expr(s.value))
-            return
-        late = self.plan.stores.get(id(s))
-        if late is not None:
-            if late.direct is None and not self._is_early(s, late):
-                b.store(late.memory, self.slot, b.expr(s.value))
-            return
-        match s.buffer.scope:
-            case "fragment":
-                memory, _ = b.fragment(s.buffer)
-                b.store(memory, self._register(self.found(s)), b.expr(s.value))
-            case "global":
-                memory, index, inside = b.global_element(s.buffer, s.indices)
-                with b.when(both(self._owner(), inside)):
-                    b.store(memory, index, b.expr(s.value))
-            case "shared":
-                memory, index = b.shared_element(s.buffer, s.indices)
-                with b.when(self._owner()):
-                    b.store(memory, index, b.expr(s.value))
-            case _:
-                b.store(b.local(s.buffer), b.local_index(s.buffer, s.indices), b.expr(s.value))
-
-    def _is_early(self, s: Store | AtomicRMW, late: Wide) -> bool:
-        return isinstance(s.value, Load) and any(w.memory is late.memory for w in self.plan.loads.values())
-
-    def _additions(self, run: Sequence[AtomicRMW]) -> None:
-        """Additions to neighbours that are one access."""
-        with self.b.at(run[0].loc):
-            self._check_owner(run[0])
-            add_together(self.b, run, self._owner(), shared=False)
-
-    def _check_owner(self, s: AtomicRMW) -> None:
-        if self.loop.layout.replication > 1 and self.loop.layout.is_owner(self.b.thread) is None:
-            raise LayoutError(
-                "TB312",
-                "this loop's layout has no rule for which of the threads that share an element acts",
-                at=s.loc,
-            )
-
-    def _atomic(self, s: AtomicRMW) -> None:
-        b = self.b
-        value = b.expr(s.value)
-        late = self.plan.stores.get(id(s))
-        if late is not None:
-            if late.direct is None and not self._is_early(s, late):
-                b.store(late.memory, self.slot, value)
-            return
-        inside: Expr | None = None
-        if s.buffer.scope == "fragment":
-            if s.result is not None:
-                raise LayoutError(
-                    "TB311",
-                    f"an atomic on the fragment {s.buffer.name} cannot return the old value",
-                    at=s.loc,
-                    why="a fragment is in registers, where nothing is atomic",
-                    fix="use a shared buffer",
-                )
-            memory, _ = b.fragment(s.buffer)
-            register = self._register(self.found(s))
-            b.store(memory, register, combine(s.op, b.load(memory, register), value))
-            return
-        if s.buffer.scope == "global":
-            memory, index, inside = b.global_element(s.buffer, s.indices)
-        else:
-            memory, index = b.shared_element(s.buffer, s.indices)
-        self._check_owner(s)
-        guard = both(self._owner(), inside)
-        if s.result is None:
-            with b.when(guard):
-                b.emit(AtomicRMW(s.op, memory, (index,), value, order=s.order))
-            return
-        old = b.registers(s.result.name, 1, s.result.dtype)
-        with b.when(guard):
-            b.emit(AtomicRMW(s.op, memory, (index,), value, s.result, s.order))
-            b.store(old, 0, s.result)
-        b.names[s.result] = b.load(old, 0)
-
-
-def combine(op: str, old: Expr, value: Expr) -> Expr:
-    """`old op value` without atomicity."""
-    match op:
-        case "add" | "min" | "max":
-            return binary(op, old, cast(value, old.dtype))
-        case "and" | "or" | "xor":
-            return binary({"and": "bitand", "or": "bitor", "xor": "bitxor"}[op], old, cast(value, old.dtype))  # type: ignore[arg-type]
-        case _:
-            return value

@@ -18,7 +18,7 @@ from tilebench.passes.lower.nest import lower_parallel
 from tilebench.passes.lower.reduce import lower_reduce
 from tilebench.passes.lower.scan import lower_scan
 from tilebench.passes.lower.statements import lower_stmt
-from tilebench.passes.place_rules import as_nest
+from tilebench.passes.nodes import as_nest
 
 
 def lowering_of(op: TileOp) -> Callable[[Any, Builder], None]:

@@ -23,7 +23,8 @@ from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.lower.fragments import Loop
 from tilebench.passes.lower.halves import digits_of, fold_halves, takes_halves
 from tilebench.passes.lower.nest import lower_nest, lower_parallel
-from tilebench.passes.place_rules import Node, free_layout, interned, loop_names, node_of, pulled_back
+from tilebench.passes.nodes import Node, loop_names, node_of
+from tilebench.passes.place_rules import free_layout, interned, pulled_back
 
 WARP = 32
 

@@ -20,7 +20,8 @@ from tilebench.layouts import Digit, FragmentLayout, blocked
 from tilebench.ops.scan import Scan
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.nest import lower_parallel
-from tilebench.passes.place_rules import interned, loop_names
+from tilebench.passes.nodes import loop_names
+from tilebench.passes.place_rules import interned
 
 WARP = 32
 

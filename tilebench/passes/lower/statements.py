@@ -41,6 +41,7 @@ from tilebench.ir.tile import (
 from tilebench.passes.indices import divisor
 from tilebench.passes.lower.atomics import add_together, grouped
 from tilebench.passes.lower.builder import INT32_MAX, Builder, both
+from tilebench.passes.lower.elements import combine, lower_statement
 from tilebench.passes.lower.timers import tiled, timed
 
 UNROLL_LIMIT = 256
@@ -50,7 +51,7 @@ UNROLL_LIMIT = 256
 def lower_stmt(b: Builder, s: Stmt) -> None:
     """Emit the thread code of a tile-level statement."""
     if b.nest is not None:
-        b.nest.stmt(s)
+        lower_statement(b.nest, s)
         return
     with b.at(s.loc), located(s.loc), timed(b, s):
         match s:
@@ -216,7 +217,7 @@ def _bind(b: Builder, s: Bind) -> None:
 
 def _parallel(b: Builder, s: Parallel) -> None:
     from tilebench.passes.lower.nest import lower_parallel
-    from tilebench.passes.place_rules import flattened
+    from tilebench.passes.nodes import flattened
 
     if not b.is_per_thread(s):
         lower_parallel(b, s)
@@ -269,8 +270,6 @@ def _atomic(b: Builder, s: AtomicRMW) -> None:
     elif s.buffer.scope == "shared":
         memory, index = b.shared_element(s.buffer, s.indices)
     else:
-        from tilebench.passes.lower.nest import combine
-
         lower_stmt(
             b,
             Store(
