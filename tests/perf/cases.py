@@ -100,3 +100,18 @@ def same_arguments(*tensors: Any) -> Callable[[Sequence[Any], Candidate], Run]:
         return kernels[0].bind(*tensors)
 
     return bind
+
+
+def in_turn(*runs: Run) -> Run:
+    """One launch after the other."""
+
+    def run() -> Any:
+        for launch in runs:
+            launch()
+
+    return run
+
+
+def shape_of(kernel: Any, position: int) -> tuple[int, ...]:
+    """The shape of a kernel's parameter."""
+    return kernel.params[position].value.static_shape

@@ -366,14 +366,14 @@ def supervise(
 
 def bus_address() -> str | None:
     """Where the first GPU that CUDA sees is: nvidia-smi numbers them all, CUDA those that are visible."""
-    from cuda.bindings import driver
+    from tilebench.backends.cuda import driver
 
-    driver.cuInit(0)
-    code, device = driver.cuDeviceGet(0)
-    if int(code):
+    if not driver.available():
         return None
-    code, where = driver.cuDeviceGetPCIBusId(32, device)
-    return None if int(code) else where.split(b"\0")[0].decode()
+    gpu = driver.gpu()
+    device = gpu.check(gpu.api.cuDeviceGet(0), "open the device")
+    where = gpu.check(gpu.api.cuDeviceGetPCIBusId(32, device), "find the device")
+    return where.split(b"\0")[0].decode()
 
 
 def sense(watch: Watch) -> subprocess.Popen[str] | None:

@@ -20,7 +20,7 @@ from typing import Any
 from tests.perf.cases import Candidate, Case
 from tests.perf.plots import TABLE
 from tests.perf.rows import cases
-from tests.perf.rows_more import LENGTHS
+from tests.perf.rows_attention import LENGTHS
 from tilebench.compiler import analyse
 from tilebench.ir.expr import Expr, Load, binary, const, int_value, select
 from tilebench.ir.rewrite import transform

@@ -1,4 +1,4 @@
-"""The rows of the table: GEMM, attention, memory-bound kernels; more in rows_more.py.
+"""The rows of the table: GEMM, attention, memory-bound kernels; more in rows_gemm, _attention and _scan.py.
 
 Nothing here touches the GPU before a case's `prepare`; the programs of its candidates are made on call.
 """
@@ -210,7 +210,9 @@ def rotated(runs: Sequence[Run], result: bool = True) -> Run:
 
 def cases() -> dict[str, list[Case]]:
     """Every row with its shapes, the most telling first."""
-    from tests.perf import rows_more
+    from tests.perf.rows_attention import backward_case, decode_case, mla_case, varlen_case
+    from tests.perf.rows_gemm import e4m3_case, int4_case, skinny_case
+    from tests.perf.rows_scan import linear_case, mamba_case
 
     rows: dict[str, list[Case]] = {}
     rows["gemm"] = [
@@ -237,7 +239,19 @@ def cases() -> dict[str, list[Case]]:
     ]
     rows["softmax"] = [memory_case("softmax")]
     rows["rms_norm"] = [memory_case("rms_norm")]
-    rows.update(rows_more.cases())
+    rows |= {
+        "gemm-skinny": [skinny_case("float16"), skinny_case("bfloat16")],
+        "gemm-e4m3": [e4m3_case()],
+        "varlen": [varlen_case(False), varlen_case(True)],
+        "decode": [decode_case()],
+        "decode-mla": [mla_case()],
+        "linear-attention": [linear_case()],
+        "mamba2-chunk-scan": [mamba_case("chunk-scan")],
+        "mamba2-chunk-state": [mamba_case("chunk-state")],
+        "gemm-int4-M16": [int4_case(16)],
+        "gemm-int4-M4096": [int4_case(4096)],
+        "attention-backward": [backward_case(False), backward_case(True)],
+    }
     return rows
 
 
