@@ -53,7 +53,7 @@ from tilebench.passes.masks import ALWAYS, cleared_when
 from tilebench.passes.persistent import FACT
 from tilebench.passes.pipeline_table import Table, read_table
 from tilebench.passes.regions import bound_indices, guarded_copies, root_of, uses
-from tilebench.passes.schedule import scheduled_op
+from tilebench.passes.schedule import key_tile_of, scheduled_op
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 from tilebench.passes.staging import free_bytes, size_of
 from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
@@ -601,8 +601,19 @@ class _Handover:
             scheduled_op(p, stages - 1 if id(p) in copies else 0, n, id(p) in copies or self.is_product(p))
             for n, p in enumerate(q for q in parts if not isinstance(q, Bind))
         ]
-        why = Reason(text, loop.loc)
-        self.schedules.append(Schedule(loop, stages, tuple(ops), why, overlap=overlap, wanted=wanted))
+        self.schedules.append(
+            Schedule(
+                loop,
+                stages,
+                tuple(ops),
+                Reason(text, loop.loc),
+                overlap=overlap,
+                persistent=bool(self.placed.kernel.attributes.get(FACT, False)),
+                wanted=wanted,
+                pinned=overlap and bool(self.configs.get(PIN_WAIT, False)),
+                key_tile=key_tile_of(parts),
+            )
+        )
 
 
 @dataclass(frozen=True)

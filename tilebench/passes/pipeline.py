@@ -44,7 +44,7 @@ from tilebench.ops.copy import Copy
 from tilebench.passes.handover import hand_over
 from tilebench.passes.pipeline_table import Table, read_table
 from tilebench.passes.regions import Touch, bound_indices, leaves_loop, overwrites, touches
-from tilebench.passes.schedule import scheduled_op
+from tilebench.passes.schedule import key_tile_of, scheduled_op
 from tilebench.passes.select import ASYNCHRONOUS
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 
@@ -222,9 +222,8 @@ class _Opener:
             for k, p in enumerate(q for q in _in_order(parts, table) if not isinstance(q, Bind))
         ]
         at = next((p.loc for p in parts if p.loc is not None), None)
-        self.schedules.append(
-            Schedule(loop, stages, tuple(ops), Reason(text, loop.loc, (at,) if at is not None else ()))
-        )
+        why = Reason(text, loop.loc, (at,) if at is not None else ())
+        self.schedules.append(Schedule(loop, stages, tuple(ops), why, key_tile=key_tile_of(parts)))
 
 
 def _in_order(parts: Sequence[Stmt], table: Table | None) -> list[Stmt]:

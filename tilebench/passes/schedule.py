@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from tilebench.ir.expr import Binary, Call
@@ -19,6 +20,17 @@ def scheduled_op(s: Stmt, stage: int, order: int, asynchronous: bool) -> Schedul
         return ScheduledOp(s, stage, order, "copy", cost_of(s), asynchronous)
     tensor = any(isinstance(n, Gemm) for n in walk(s))
     return ScheduledOp(s, stage, order, "tensor" if tensor else "alu", cost_of(s), asynchronous)
+
+
+def key_tile_of(parts: Iterable[Stmt]) -> int:
+    """How far an iteration gets along the dimension that is summed: the columns of scores that a later
+    product takes, else K of the first product; 0 without one.
+    """
+    products = [n for p in parts for n in walk(p) if isinstance(n, Gemm)]
+    if not products:
+        return 0
+    _, columns, depth = products[0].mnk
+    return columns if len(products) > 1 and products[-1].mnk[2] == columns else depth
 
 
 def cost_of(s: Stmt) -> Cost:

@@ -134,7 +134,11 @@ class Schedule:
     """What was decided for one pipelined loop.
 
     stages: versions of its buffers; ops in program order; why in `reason`; wanted: versions asked for, when
-    shared memory has no room for so many.
+    shared memory has no room for so many. overlap: a product stays under way into the next iteration;
+    pinned: ptxas may not move the wait for it ahead of the work that hides it; persistent: blocks go from
+    tile to tile, instead of one block a tile; key_tile: how far an iteration gets along the dimension that is
+    summed (keys of attention, K of a gemm; 0 without a product); ping_pong: consumers take turns at the
+    tensor cores, which they never do (tests/perf/NOTES.md).
     """
 
     loop: Pipelined
@@ -144,6 +148,9 @@ class Schedule:
     overlap: bool = False
     persistent: bool = False
     wanted: int = 0
+    pinned: bool = False
+    key_tile: int = 0
+    ping_pong: bool = False
 
 
 @dataclass(frozen=True)
