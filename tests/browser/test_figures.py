@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.board import LUMINANCE, status, tab
 from tests.browser.harness import model_data, mount
-from tests.browser.test_board import LUMINANCE, status, tab
 from tests.views.fixture import load
 from tests.views.more import compared, everything, sliding, timed, with_history
 from tilebench.codec import to_json

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.board import LUMINANCE
 from tests.browser.harness import block_network
-from tests.browser.test_board import LUMINANCE
 
 CELL = """\
 %%tile --target emu:sm_90a

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.test_board import LUMINANCE
+from tests.browser.board import LUMINANCE
 from tests.browser.test_jupyterlab import execute, lab, open_notebook, write_notebook
 
 __all__ = ["lab"]
