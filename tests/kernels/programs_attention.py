@@ -205,6 +205,11 @@ def join_parts(
     return join_parts_kernel
 
 
+LAG = 8.0
+"""By how many powers of two scores may be above the point that they are taken from: 2**8 times the largest
+weight of a softmax is far from what a float16 holds."""
+
+
 def mla_decode(
     batch: int,
     heads: int,
@@ -216,13 +221,20 @@ def mla_decode(
     block_N: int = 64,
     num_stages: int = 2,
     threads: int = 256,
+    held: int = 192,
 ) -> Any:
     """Latent attention, one query row a head: values are `dim` numbers, keys the same ones and `rope` more.
 
     Q: (batch, heads, dim); R: (batch, heads, rope); C: (batch, seq, dim); E: (batch, seq, rope);
-    O: (batch, heads, dim). Sums of rows are folded at the end, so that warpgroups meet less.
+    O: (batch, heads, dim). R and the last `held` columns of Q (0: none) stay in registers: two warpgroups
+    would read them again for each tile of keys, and shared memory is what those products wait for. Weights
+    are powers of two of scores less `m`, which lags behind the rows' maxima: only when a score is more than
+    LAG above it do the warpgroups exchange maxima, and is what was added up scaled anew. Sums of rows are
+    folded at the end.
     """
     scale = (1.0 / (dim + rope)) ** 0.5 * LOG2E
+    parts = threads // 128
+    columns = T.GemmWarpPolicy.FullCol
 
     @T.prim_func
     def mla_decode_kernel(
@@ -238,16 +250,25 @@ def mla_decode(
             C_s = T.alloc_shared((block_N, dim), dtype)
             E_s = T.alloc_shared((block_N, rope), dtype)
             p_s = T.alloc_shared((block_H, block_N), dtype)
+            q = T.alloc_fragment((block_H, max(held, 64)), dtype)
+            r = T.alloc_fragment((block_H, rope), dtype)
             s = T.alloc_fragment((block_H, block_N), "float32")
+            p = T.alloc_fragment((block_H, block_N), "float32")
             o = T.alloc_fragment((block_H, dim), "float32")
             m = T.alloc_fragment((block_H,), "float32")
             m_old = T.alloc_fragment((block_H,), "float32")
             alpha = T.alloc_fragment((block_H,), "float32")
-            sums = T.alloc_fragment((block_H, block_N), "float32")
+            above = T.alloc_fragment((block_H, block_N), "bool")
+            # Sums of each thread's own columns: 8 in turn, of each warpgroup.
+            sums = T.alloc_fragment((block_H, parts, 8), "float32")
+            added = T.alloc_fragment((block_H, parts, 8), "float32")
             l = T.alloc_fragment((block_H,), "float32")
 
             T.copy(Q[by, bx * block_H, 0], Q_s)
             T.copy(R[by, bx * block_H, 0], R_s)
+            T.copy(R_s, r)
+            if held:
+                T.copy(Q_s[0:block_H, dim - held : dim], q)
             T.fill(o, 0)
             T.fill(sums, 0)
             T.fill(m, -T.infinity("float32"))
@@ -255,21 +276,41 @@ def mla_decode(
                 T.copy(C[by, k * block_N, 0], C_s)
                 T.copy(E[by, k * block_N, 0], E_s)
                 T.clear(s)
-                T.gemm(Q_s, C_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
-                T.gemm(R_s, E_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)
-                T.copy(m, m_old)
-                T.reduce_max(s, m, dim=1, clear=False)
-                for i in T.Parallel(block_H):
-                    alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                T.gemm(
+                    Q_s[0:block_H, 0 : dim - held],
+                    C_s[0:block_N, 0 : dim - held],
+                    s,
+                    transpose_B=True,
+                    policy=columns,
+                )
+                if held:
+                    T.gemm(q, C_s[0:block_N, dim - held : dim], s, transpose_B=True, policy=columns)
+                T.gemm(r, E_s, s, transpose_B=True, policy=columns)
+                T.sync_threads()  # the last tile of weights has been read: met for while the products run
                 for i, j in T.Parallel(block_H, block_N):
-                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
-                T.copy(s, p_s)
+                    p[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.copy(p, p_s)
+                T.reduce_sum(T.reshape(p, (block_H, parts, block_N // parts // 8, 8)), added, dim=2)
                 for i, j in T.Parallel(block_H, block_N):
-                    sums[i, j] = sums[i, j] * alpha[i] + s[i, j]
-                for i, j in T.Parallel(block_H, dim):
-                    o[i, j] = o[i, j] * alpha[i]
-                T.gemm(p_s, C_s, o, policy=T.GemmWarpPolicy.FullCol)
-            T.reduce_sum(sums, l, dim=1)
+                    above[i, j] = s[i, j] * scale - m[i] * scale > LAG
+                if T.any_of(T.reshape(above, (block_H * block_N,))):
+                    T.copy(m, m_old)
+                    T.reduce_max(s, m, dim=1, clear=False)
+                    for i in T.Parallel(block_H):
+                        alpha[i] = T.exp2(m_old[i] * scale - m[i] * scale)
+                    for i, j in T.Parallel(block_H, block_N):
+                        s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                    T.copy(s, p_s)
+                    T.reduce_sum(T.reshape(s, (block_H, parts, block_N // parts // 8, 8)), added, dim=2)
+                    for i, x, j in T.Parallel(block_H, parts, 8):
+                        sums[i, x, j] = sums[i, x, j] * alpha[i]
+                    for i, j in T.Parallel(block_H, dim):
+                        o[i, j] = o[i, j] * alpha[i]
+                    T.sync_threads()  # the weights are written; else the vote was the last barrier
+                for i, x, j in T.Parallel(block_H, parts, 8):
+                    sums[i, x, j] = sums[i, x, j] + added[i, x, j]
+                T.gemm(p_s, C_s, o, policy=columns)
+            T.reduce_sum(T.reshape(sums, (block_H, parts * 8)), l, dim=1)
             for i, j in T.Parallel(block_H, dim):
                 o[i, j] = o[i, j] / l[i]
             T.copy(o, O[by, bx * block_H, 0])

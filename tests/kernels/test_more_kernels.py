@@ -113,9 +113,18 @@ CASES: dict[str, Case] = {
     "varlen": varlen(False),
     "varlen-causal": varlen(True),
     "mla_decode": Case(
-        lambda: programs_attention.mla_decode(1, 64, 128, 128, 64),
+        lambda: programs_attention.mla_decode(1, 64, 128, 128, 64, held=64),
         lambda g: [
             normal(g, 1, 64, 128), normal(g, 1, 64, 64), normal(g, 1, 128, 128), normal(g, 1, 128, 64),
+        ],
+        (((1, 64, 128), HALF),),
+        lambda *values: [references_more.mla_decode(*values)],
+    ),
+    "mla_decode-growing": Case(  # the point that scores are taken from moves again and again
+        lambda: programs_attention.mla_decode(1, 64, 256, 128, 64, held=64),
+        lambda g: [
+            normal(g, 1, 64, 128), normal(g, 1, 64, 64),
+            normal(g, 1, 256, 128) * torch.linspace(0.1, 8, 256)[None, :, None].half(), normal(g, 1, 256, 64),
         ],
         (((1, 64, 128), HALF),),
         lambda *values: [references_more.mla_decode(*values)],

@@ -6,11 +6,12 @@ from typing import Any
 
 import tilebench.language as T
 from tests.kernels import programs, programs_attention
+from tests.passes.exchanging import softmax_loop
 from tests.passes.lowering import stage
 from tilebench.ir.hopper import FenceProxyAsync, MBarrierArrive, Wgmma
 from tilebench.ir.rewrite import walk
 from tilebench.ir.thread import Role
-from tilebench.ir.tile import For
+from tilebench.ir.tile import For, If
 from tilebench.language.parse import parse_prim_func
 from tilebench.passes.stages import Lowered
 
@@ -68,5 +69,18 @@ def test_tiles_that_threads_read_go_back_together_behind_one() -> None:
 
 
 def test_reductions_between_warpgroups_need_none_of_their_own() -> None:
-    found = in_the_loop(consumer(programs_attention.mla_decode(1, 128, 256)))
+    found = in_the_loop(consumer(softmax_loop()))
     assert count(found) == 1, "the one before the product that reads the tile of weights"
+
+
+def test_what_was_done_before_a_loop_is_closed_before_it() -> None:
+    """Latent attention reads a tile into registers, and its bytes become those of the weights."""
+    body = consumer(programs_attention.mla_decode(1, 128, 256)).body
+    flat = [n for n in walk(body) if isinstance(n, FenceProxyAsync | For)]
+    loops = [n for n in flat if isinstance(n, For) and any(isinstance(m, Wgmma) for m in walk(n))]
+    first = flat.index(loops[0])
+    assert isinstance(flat[first - 1], FenceProxyAsync)
+    (loop,) = loops
+    rare = [m for n in walk(loop) if isinstance(n, If) for m in walk(n) if isinstance(m, FenceProxyAsync)]
+    assert count(list(walk(loop))) == 2, "one before the vote, one where weights are written anew"
+    assert len(rare) == 1

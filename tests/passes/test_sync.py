@@ -36,7 +36,9 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear
-from tilebench.ops.examples import Draft
+from tilebench.ops.examples import Draft, tile
+from tilebench.ops.reduce import Reduce, reduce_sum
+from tilebench.passes.exchange import is_barrier
 from tilebench.passes.stages import Slot, Synchronised
 from tilebench.passes.sync import synchronise
 from tilebench.targets import parse
@@ -59,12 +61,15 @@ Access = tuple[Buffer, bool, Stmt]
 EXECUTIONS = 300
 
 
-def execute(s: Stmt, rng: random.Random, out: list[Any]) -> str:
-    """Append the accesses and barriers of one execution of `s`; how it ends: '', 'break' or 'continue'."""
+def execute(s: Stmt, rng: random.Random, out: list[Any], folds: frozenset[Stmt] = frozenset()) -> str:
+    """Append the accesses and barriers of one execution of `s`; how it ends: '', 'break' or 'continue'.
+
+    folds: those in which the threads meet after they have read and before they write.
+    """
     match s:
         case Seq():
             for part in s.body:
-                end = execute(part, rng, out)
+                end = execute(part, rng, out, folds)
                 if end:
                     return end
         case SyncThreads():
@@ -76,16 +81,19 @@ def execute(s: Stmt, rng: random.Random, out: list[Any]) -> str:
         case If():
             out += accesses_of(s.condition, s)
             if rng.random() < 0.5:
-                return execute(s.then, rng, out)
+                return execute(s.then, rng, out, folds)
             if s.orelse is not None:
-                return execute(s.orelse, rng, out)
+                return execute(s.orelse, rng, out, folds)
         case For() | While():
             head = accesses_of(s.condition, s) if isinstance(s, While) else []
             out += head
             for _ in range(rng.randrange(4)):
-                if execute(s.body, rng, out) == "break":
+                if execute(s.body, rng, out, folds) == "break":
                     break
                 out += head
+        case _ if s in folds:
+            found = list(accesses(s))
+            out += [*(a for a in found if not a[1]), "barrier", *(a for a in found if a[1])]
         case _:
             out += accesses(s)
     return ""
@@ -105,7 +113,16 @@ def accesses(s: Stmt) -> Iterator[Access]:
     yield from ((load.buffer, False, s) for load in loads(s) if load.buffer.scope == "shared")
 
 
-def unprotected(body: Stmt, slots: dict[Buffer, Slot]) -> tuple[Stmt, Stmt] | None:
+def folds_of(stage: Synchronised) -> frozenset[Stmt]:
+    """The folds between warps."""
+    layouts, threads = stage.allocated.scheduled.placed.layouts, stage.kernel.thread_count
+    found = (n for n in walk(stage.body) if isinstance(n, Reduce))
+    return frozenset(n for n in found if is_barrier(n, layouts, threads))
+
+
+def unprotected(
+    body: Stmt, slots: dict[Buffer, Slot], folds: frozenset[Stmt] = frozenset()
+) -> tuple[Stmt, Stmt] | None:
     """Two accesses to the same bytes, one of them a write, by two statements with no barrier between.
 
     A statement that runs twice is fine by itself: its threads touch the same elements each time.
@@ -118,7 +135,7 @@ def unprotected(body: Stmt, slots: dict[Buffer, Slot]) -> tuple[Stmt, Stmt] | No
     rng = random.Random(1)
     for _ in range(EXECUTIONS):
         path: list[Any] = []
-        execute(body, rng, path)
+        execute(body, rng, path, folds)
         since: list[tuple[Access, int]] = []
         step = 0
         for item in path:
@@ -139,26 +156,31 @@ def unprotected(body: Stmt, slots: dict[Buffer, Slot]) -> tuple[Stmt, Stmt] | No
     return None
 
 
-def random_program(seed: int) -> Kernel:
-    """Nests that read and write four shared buffers in loops, ifs and whiles, in random order."""
+def random_program(seed: int, folds: bool = False) -> Kernel:
+    """Nests that read and write four shared buffers in loops, ifs and whiles, in random order; folds: of
+    such buffers into others, between warps, too.
+    """
     rng = np.random.default_rng(seed)
     d = Draft("random")
+    wide = 1024 if folds else N
     flag = d.tensor("F", (4,), "int32")
-    out = d.tensor("O", (N,), "int32", "out")
-    x = d.fragment("x", (N,), "int32")
-    shared = [d.shared(f"s{i}", (N,), "int32") for i in range(4)]
+    out = d.tensor("O", (wide,), "int32", "out")
+    x = d.fragment("x", (wide,), "int32")
+    shared = [d.shared(f"s{i}", (wide,), "int32") for i in range(4)]
     d.add(clear(x), *(clear(s) for s in shared))
 
     def statement() -> None:
         a, b = (shared[i] for i in rng.choice(4, 2, replace=False))
-        kind = rng.integers(0, 4)
+        kind = rng.integers(0, 7 if folds else 4)
         if kind == 0:
             d.add(copy(a, x))
+        elif kind > 3:
+            d.add(reduce_sum(a, tile(b, 3), dim=0))
         elif kind == 1:
             d.store(a, 3, b[3] + 1)
         else:
-            with d.parallel(N) as (i,):
-                d.store(a, i, b[N - 1 - i] + 1)
+            with d.parallel(wide) as (i,):
+                d.store(a, i, b[wide - 1 - i] + 1)
 
     def block(depth: int) -> None:
         for _ in range(rng.integers(1, 4)):
@@ -200,6 +222,27 @@ def test_no_barrier_is_for_nothing(seed: int) -> None:
     for barrier in barriers(stage):
         without = transform(stage.body, lambda n, barrier=barrier: Seq(()) if n is barrier else None)
         assert unprotected(without, dict(stage.allocated.slots)) is not None, barrier.because
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_folds_between_warps_count(seed: int) -> None:
+    stage = synchronised(random_program(seed, True))
+    slots, folds = dict(stage.allocated.slots), folds_of(stage)
+    assert unprotected(stage.body, slots, folds) is None
+    for barrier in barriers(stage):
+        without = transform(stage.body, lambda n, barrier=barrier: Seq(()) if n is barrier else None)
+        assert unprotected(without, slots, folds) is not None, barrier.because
+
+
+def test_there_are_folds_between_warps_and_they_save_barriers() -> None:
+    stages = [synchronised(random_program(seed, True)) for seed in SEEDS]
+    assert sum(len(folds_of(stage)) for stage in stages) > 10
+    assert any(unprotected(stage.body, dict(stage.allocated.slots)) is not None for stage in stages)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_folds_run_without_races(seed: int) -> None:
+    assert_emulated_is_interp(random_program(seed, True), seed)
 
 
 @pytest.mark.parametrize("seed", range(12))

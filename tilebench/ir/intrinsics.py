@@ -91,6 +91,17 @@ INTRINSICS = _table(
     ),
     *(
         Intrinsic(
+            f"barrier_{name}",
+            3,
+            "bool",
+            f"syncthreads_{name} of the threads of a role: (predicate, barrier, threads), both constant",
+            effect=True,
+            per_thread=True,
+        )
+        for name in ("and", "or")
+    ),
+    *(
+        Intrinsic(
             f"f16x2_{name}", n, "uint32", f"two float16 in a word each: {name} of both", per_thread=True
         )
         for name, n in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3))

@@ -135,12 +135,14 @@ class CpAsyncWait(Stmt):
 class Barrier(Stmt):
     """bar.sync id, threads.
 
-    id 0 with threads None is __syncthreads. because: what needs it, for the code view.
+    id 0 with threads None is __syncthreads. because: what needs it, for the code view; reuse: it only keeps
+    the last readers of this memory from what is written there next.
     """
 
     id: int = 0
     threads: int | None = None
     because: str = ""
+    reuse: Memory | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,6 +94,7 @@ OWN = frozenset(
         "TB_DISABLE_PACKED_HALVES",
         "TB_STAGES_BY_HAND",
         "TB_STORE_OPERANDS_BY_MATRIX",
+        "TB_UNIFORM_WARPGROUP",
         "TB_TILES_AHEAD",
         "TB_PAIRED_TILES",
     }

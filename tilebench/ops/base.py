@@ -168,6 +168,11 @@ class ThreadBuilder(Protocol):
         """Flat element index of region[coordinates] in shared memory (layout, swizzle, version applied)."""
         ...
 
+    @property
+    def warpgroup(self) -> Expr:
+        """The number of the thread's warpgroup."""
+        ...
+
     def shared_start(self, region: Region, coordinates: tuple[Expr, ...]) -> tuple[Memory, Expr]:
         """As shared_index, before the swizzle: where a matrix descriptor starts."""
         ...

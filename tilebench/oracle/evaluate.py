@@ -149,6 +149,11 @@ class Machine:
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], symbols: Mapping[Var, int]) -> None:
         self.kernel = kernel
+        named = (n.buffer for n in walk(kernel.body) if isinstance(n, Region | Load))
+        buffers = dict.fromkeys((*kernel.buffers, *named))
+        self.views = [b for b in buffers if b.view_of is not None]
+        self.own = [b for b in buffers if b.scope != "global" and b.view_of is None]
+        """What a block starts with, unwritten; results of T.any_of are declared nowhere."""
         self.base: dict[Var, Val] = {v: make(x, v.dtype) for v, x in symbols.items()}
         self.memory: dict[Buffer, Memory] = {}
         self.written: set[Buffer] = set()
@@ -183,12 +188,10 @@ class Machine:
 
     def block(self, index: tuple[int, ...]) -> None:
         """Run one block."""
-        for buffer in self.kernel.buffers:
-            if buffer.scope != "global" and buffer.view_of is None:
-                self.memory[buffer] = _unwritten(buffer, buffer.static_shape)
-        for buffer in self.kernel.buffers:
-            if buffer.view_of is not None:
-                self._view(buffer)
+        for buffer in self.own:
+            self.memory[buffer] = _unwritten(buffer, buffer.static_shape)
+        for buffer in self.views:
+            self._view(buffer)
         frame = Frame(
             {**self.base, **{v: make(i, v.dtype) for v, i in zip(self.kernel.blocks, index, strict=True)}}
         )

@@ -94,6 +94,8 @@ class _Flight:
     fragments: frozenset[Buffer]
     channels: frozenset[Channel]
     after: list[Release] = field(default_factory=list[Release])
+    lagging: bool = False
+    """Whether one of those is a tile that the next iteration's statements have gone past."""
 
 
 def _parts(s: Stmt) -> list[Stmt]:
@@ -276,6 +278,11 @@ class _Handover:
         flying: list[_Flight] = []
 
         def land(count: int) -> None:
+            # What goes back an iteration late does so at once: its place is wanted for the next copy.
+            for k in (k for k, f in enumerate(flying[:count], 1) if f.lagging and k < count):
+                land(k)
+                land(count - k)
+                return
             done = flying[:count]
             if not done:
                 return
@@ -309,6 +316,7 @@ class _Handover:
                 flying.append(flight)
                 for ring in ending:
                     if ring.lagging:
+                        flight.lagging = True
                         flight.after.append(Release(ring.channel, "previous", False, loc=part.loc))
                     elif carried is not None:
                         flight.after.append(Release(ring.channel, "previous", True, carried, loc=part.loc))

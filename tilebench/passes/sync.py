@@ -6,7 +6,7 @@ conflicts with one of them (the same bytes, one of the two writes) gets a barrie
 set. A loop is walked until nothing changes, its end flowing into its start; of accesses of an earlier
 iteration only the buffer is known, not which version or slice. An asynchronous copy is in flight until a Wait
 of its token: a barrier does not end it, so its writes count as made by the Wait, after which other threads
-need a barrier before they read.
+need a barrier before they read. A fold whose parts go from warp to warp through scratch is a barrier itself.
 
 What is inside of thread-dependent control flow is taken as one access of everything in it: no barrier can go
 there. Memory reuse is covered since conflicts are looked for by byte ranges. Global memory counts too, when
@@ -42,7 +42,9 @@ from tilebench.ir.tile import (
     Wait,
     While,
 )  # fmt: skip
+from tilebench.ops.reduce import Reduce
 from tilebench.passes.conflicts import Access, Conflicts, Hazard
+from tilebench.passes.exchange import is_barrier
 from tilebench.passes.regions import Touch, leaves_loop, own_touches, touches
 from tilebench.passes.stages import Allocated, BarrierNote, Synchronised
 from tilebench.passes.uniform import per_thread_statements
@@ -136,6 +138,8 @@ class _Walker:
         }
         self.touched: dict[tuple[Stmt, bool], list[Touch]] = {}
         self.conflicts = Conflicts(kernel, kernel.body, allocated.slots)
+        self.layouts = allocated.scheduled.placed.layouts
+        self.threads = kernel.thread_count
 
     def run(self, body: Stmt) -> Synchronised:
         """Find the barriers and put them in.
@@ -198,10 +202,13 @@ class _Walker:
 
     def _simple(self, s: Stmt, state: Accesses) -> Accesses:
         own = self._accesses(s)
-        state = self._ordered(s, "before", own, state)
-        if _is_barrier(s):
-            state.pending.clear()
-        state.add(own)
+        if not self._is_barrier(s):
+            state = self._ordered(s, "before", own, state)
+            state.add(own)
+            return state
+        state = self._ordered(s, "before", [a for a in own if _is_before(a, s)], state)
+        state.pending.clear()
+        state.add(a for a in own if _is_behind(a, s))
         return state
 
     def _control(self, s: If | While | For | Pipelined, state: Accesses) -> Accesses | None:
@@ -307,6 +314,16 @@ class _Walker:
                         found = found or need
         return found
 
+    def _is_barrier(self, s: Stmt) -> bool:
+        """Whether all threads meet in the statement: a call such as T.syncthreads_or, or a fold whose parts
+        go from warp to warp, which reads before they meet and writes behind.
+        """
+        if isinstance(s, Reduce):
+            return is_barrier(s, self.layouts, self.threads)
+        return not isinstance(s, TileOp | Parallel) and any(
+            c.name.startswith("syncthreads") for c in calls(s)
+        )
+
     def _diverges(self, s: Stmt) -> bool:
         """Whether only some threads may be inside of an if or loop: no barrier can go there."""
         if s in self.per_thread:
@@ -352,10 +369,15 @@ class _Walker:
         return barrier
 
 
+def _is_before(a: Access, s: Stmt) -> bool:
+    """Whether a statement that is a barrier may make the access before the threads meet."""
+    return not isinstance(s, Reduce) or (a.mode == "read" and a.buffer is s.source.buffer.data)
+
+
+def _is_behind(a: Access, s: Stmt) -> bool:
+    """Whether it may make it when they have met: a fold has read its source then."""
+    return not isinstance(s, Reduce) or a.mode != "read" or a.buffer is s.destination.buffer.data
+
+
 def _loc(a: Access) -> Loc | None:
     return a.stmt.loc
-
-
-def _is_barrier(s: Stmt) -> bool:
-    """Whether the statement ends with all threads having met (a call such as T.syncthreads_or)."""
-    return not isinstance(s, TileOp | Parallel) and any(c.name.startswith("syncthreads") for c in calls(s))

@@ -40,6 +40,7 @@ _BLOCK_VOTES = {
     "syncthreads_or": "__syncthreads_or",
     "syncthreads_count": "__syncthreads_count",
 }
+_ROLE_VOTES = ("barrier_and", "barrier_or")
 FULL_WARP = "0xffffffffu"
 
 
@@ -59,6 +60,10 @@ def call_text(values: Values, e: Call) -> Text:
     if name in _BLOCK_VOTES:
         vote = f"{_BLOCK_VOTES[name]}({values.text(e.args[0], TERNARY)})"
         return (vote, POSTFIX) if name == "syncthreads_count" else (f"{vote} != 0", EQUAL)
+    if name in _ROLE_VOTES:
+        values.use(name)
+        predicate, *where = (values.text(a, TERNARY) for a in e.args)
+        return f"{name}<{', '.join(where)}>({predicate})", POSTFIX
     special = _SPECIAL.get(name)
     if special is not None:
         return special(values, e)

@@ -384,6 +384,18 @@ template <int ID, int THREADS> DEVICE void barrier() {
   asm volatile("bar.sync %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
 }""",
 )
+for _vote in ("and", "or"):
+    _piece(
+        f"barrier_{_vote}",
+        f"""
+template <int ID, int THREADS> DEVICE bool barrier_{_vote}(bool x) {{
+  int all;
+  asm volatile("{{\\n.reg .pred mine, all;\\nsetp.ne.b32 mine, %1, 0;\\n"
+    "barrier.cta.red.{_vote}.pred all, %2, %3, mine;\\nselp.b32 %0, 1, 0, all;\\n}}"
+    : "=r"(all) : "r"((int)x), "n"(ID), "n"(THREADS) : "memory");
+  return all;
+}}""",
+    )
 
 
 def _ldmatrix(matrices: int, transpose: bool) -> tuple[str, str]:

@@ -29,7 +29,10 @@ _INFIX = {
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 _COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-_SYNC = {"syncthreads_and": "all", "syncthreads_or": "any", "syncthreads_count": "sum"}
+_SYNC = {
+    "syncthreads_and": "all", "syncthreads_or": "any", "syncthreads_count": "sum",
+    "barrier_and": "all", "barrier_or": "any",
+}  # fmt: skip
 _VOTES = frozenset({"ballot", "any_sync", "all_sync", "activemask"})
 _SHUFFLES = frozenset({"shfl_xor", "shfl_up", "shfl_down", "shfl"})
 
@@ -400,7 +403,9 @@ class Emitter:
         if e.name in _SYNC:
             p = self.value(e.args[0])
             at = self.constant(e.loc or self.at)
-            code = f"(yield from barrier(rs, 0, None, {self.mask_code}, {at}, {p.code})).{_SYNC[e.name]}()"
+            number, threads = (int_value(a) for a in e.args[1:]) if len(e.args) > 1 else (0, None)
+            meeting = f"barrier(rs, {number}, {threads}, {self.mask_code}, {at}, {p.code})"
+            code = f"(yield from {meeting}).{_SYNC[e.name]}()"
             return self.effect(
                 f"rs.uniform({code})" if e.dtype.kind == "bool" else f"np.full(rs.threads, {code}, np.int32)",
                 frozenset(),

@@ -142,7 +142,7 @@ def lower(op: Gemm, b: ThreadBuilder) -> None:
     m, n, k = op.mnk
     c, held = b.fragment(op.c.buffer)
     gm, gn = warpgroups(op, b)
-    group = b.thread // 128
+    group = b.warpgroup
     first_row = b.bind("group_row", group % gm * (m // gm)) if gm > 1 else const(0)
     first_column = b.bind("group_column", group // gm % gn * (n // gn)) if gn > 1 else const(0)
     bits = op.a.dtype.bits

@@ -153,7 +153,7 @@ def add_together(b: Builder, run: Sequence[AtomicRMW], one: Expr | None, shared:
         b.emit(VectorAtomic(memory, index, values, const(0), lanes, first.order, old, const(0)))
     if shared and one is not None and b.threads > 1:
         scratch = b.scratch(dtype, lanes)
-        b.barrier("shared scratch may still be read from its last use")
+        b.barrier("shared scratch may still be read from its last use", scratch)
         with b.when(one):
             for k in range(lanes):
                 b.store(scratch, k, b.load(old, k))

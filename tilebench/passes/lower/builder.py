@@ -27,6 +27,7 @@ from tilebench.ir.expr import (
     Var,
     as_expr,
     binary,
+    call,
     cast,
     const,
     int_value,
@@ -55,6 +56,12 @@ if TYPE_CHECKING:
 INT32_MAX = 2**31 - 1
 CONSUMERS = 1
 """The named barrier of all threads but the producer's."""
+
+
+UNIFORM = "TB_UNIFORM_WARPGROUP"
+"""Pass config: a warp's lanes ask lane 0 for their warpgroup, which ptxas then knows to be the same for all:
+the addresses in the descriptors of products that follow from it stay in uniform registers. Measured on an
+H200 it pays in some loops and costs in others (tests/perf/NOTES.md), so it is off."""
 
 
 class Builder:
@@ -188,8 +195,15 @@ class Builder:
         if body and not is_const(condition, False):
             self.emit(If(condition, seq(*body)))
 
-    def barrier(self, because: str) -> None:
-        """A barrier of the threads of this role. Raises SyncError TB414 where some may not come by."""
+    def barrier(self, because: str, reuse: Memory | None = None) -> None:
+        """A barrier of the threads of this role; reuse: scratch whose last readers it waits for, if that is
+        all (lower/reused.py). Raises SyncError TB414 where some may not come by.
+        """
+        self.check_met(because)
+        self.meet(because, reuse=reuse)
+
+    def check_met(self, because: str) -> None:
+        """Raises SyncError TB414 where some threads may not come by."""
         if self.diverged:
             raise SyncError(
                 "TB414",
@@ -198,9 +212,8 @@ class Builder:
                 why=f"a barrier is needed here ({because}), and all threads of the block must reach it",
                 fix="compute the value before the `if`, into a T.alloc_var or a shared buffer",
             )
-        self.meet(because)
 
-    def meet(self, because: str, group: bool = False) -> None:
+    def meet(self, because: str, group: bool = False, reuse: Memory | None = None) -> None:
         """A barrier of the threads that the program has, or of each warpgroup; a producer takes no part."""
         self.finish_stores()
         if self.fences:
@@ -212,7 +225,23 @@ class Builder:
                 barrier = If(mine, Barrier(CONSUMERS + 1 + i, 128, because), barrier)
             self.emit(barrier)
             return
-        self.emit(Barrier(CONSUMERS, self.threads, because) if self.specialised else Barrier(because=because))
+        number, threads = (CONSUMERS, self.threads) if self.specialised else (0, None)
+        self.emit(Barrier(number, threads, because, reuse))
+
+    def vote(self, value: Expr, every: bool, because: str) -> Expr:
+        """A barrier of the threads of this role that says whether one of them (every: all) has a true value.
+        Raises SyncError TB414 as `barrier` does.
+        """
+        self.check_met(because)
+        self.finish_stores()
+        if self.fences:
+            self.emit(FenceProxyAsync())
+        name = "and" if every else "or"
+        if self.specialised:
+            met = call(f"barrier_{name}", (value, const(CONSUMERS), const(self.threads)), bool_)
+        else:
+            met = call(f"syncthreads_{name}", (value,), bool_)
+        return self.bind("met", met)
 
     def finish_stores(self) -> None:
         """Bulk stores have read their tiles: what is behind the next barrier may write there."""
@@ -223,6 +252,17 @@ class Builder:
     def shared_memories(self) -> dict[Buffer, Memory]:
         """Shared memory made so far, by buffer."""
         return {k: m for k, m in self._memories.items() if m.space == "shared"}
+
+    @property
+    def warpgroup(self) -> Expr:
+        """The number of the thread's warpgroup; with TB_UNIFORM_WARPGROUP taken from lane 0."""
+        number = self.thread // 128
+        if self.threads <= 128 or not self.kernel.configs.get(UNIFORM, False):
+            return number
+        found = self.bind_above(self.root, "warpgroup", call("shfl", (number, const(0)), int32))
+        assert isinstance(found, Var)
+        self.ranges[found] = (0, self.threads // 128 - 1)
+        return found
 
     # -- names -----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 A fence (ir/hopper.py: FenceProxyAsync) orders what its thread did in shared memory before what bulk copies
 and products do there. Lowering puts one wherever there might be something to order; each costs a wait for all
 that the thread has under way. Here those go that have no access of the thread to order: since the last fence,
-on any way, it has not touched bytes that the async proxy touches somewhere in the program.
+on any way, it has not touched bytes that the async proxy touches somewhere in the program. A fence that is
+needed in a loop only for what was done before it stands before the loop.
 """
 
 from __future__ import annotations
@@ -74,7 +75,13 @@ class _Fences:
                 orelse = None if s.orelse is None else self.cleared(s.orelse, dirty)
                 return dataclasses.replace(s, then=self.cleared(s.then, dirty), orelse=orelse)
             case For() | While():
-                return dataclasses.replace(s, body=self.cleared(s.body, self.enters(s, dirty)))
+                late = self.cleared(s.body, self.enters(s, dirty))
+                if dirty and not self.enters(s, False):
+                    # What was done before the loop is closed once, rather than in each iteration.
+                    early = self.cleared(s.body, False)
+                    if _fences_in(early) < _fences_in(late):
+                        return seq(FenceProxyAsync(loc=s.loc), dataclasses.replace(s, body=early))
+                return dataclasses.replace(s, body=late)
             case _:
                 return s
 
@@ -131,6 +138,10 @@ class _Fences:
                 for start, end in self.touched
             )
         return self.reaches[id(node)]
+
+
+def _fences_in(s: Stmt) -> int:
+    return sum(isinstance(n, FenceProxyAsync) for n in walk(s))
 
 
 def _named(node: Node) -> list[Memory]:

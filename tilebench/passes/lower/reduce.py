@@ -1,12 +1,12 @@
 """Folds over threads: in registers first, then between lanes by shuffles, then between warps through scratch.
 
 The destination's natural layout is the source's, projected: every thread that held a part of a row ends up
-with the row's value, so using it in the row costs nothing. A row that several warps share costs two barriers.
+with the row's value, so using it in the row costs nothing. A row that several warps share costs two barriers,
+the first of them only where no other stands between the last use of the scratch and this (lower/reused.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from tilebench.ir.dtype import bool_, int32
@@ -18,54 +18,20 @@ from tilebench.layouts import Digit, FragmentLayout
 from tilebench.layouts.digits import digit_terms, merged
 from tilebench.ops.copy import Copy
 from tilebench.ops.reduce import Reduce
+from tilebench.passes.exchange import Exchange, everyone, exchange_of, is_barrier, source_layout
+from tilebench.passes.exchange import projected as projected_layout
 from tilebench.passes.indices import flat_index
 from tilebench.passes.lower.builder import Builder, both
 from tilebench.passes.lower.fragments import Loop
 from tilebench.passes.lower.halves import digits_of, fold_halves, takes_halves
 from tilebench.passes.lower.nest import lower_nest, lower_parallel
 from tilebench.passes.nodes import Node, loop_names, node_of
-from tilebench.passes.place_rules import free_layout, interned, pulled_back
-
-WARP = 32
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Threads that share a row. masks: lanes to fold by xor shuffles, in order; across: (divisor, size)
-    digits left over."""
-
-    masks: tuple[int, ...]
-    across: tuple[tuple[int, int], ...]
-
-
-def exchange_of(layout: FragmentLayout, dim: int, threads: int) -> Exchange:
-    """Which part of a row's threads are lanes of one warp."""
-    masks: list[int] = []
-    across: list[tuple[int, int]] = []
-    below = 1
-    for d in layout.thread:
-        if d.dim == dim and d.size > 1:
-            divisor, size = below, d.size
-            while (
-                size > 1
-                and size % 2 == 0
-                and divisor & (divisor - 1) == 0
-                and divisor * 2 <= WARP
-                and threads % (divisor * 2) == 0
-            ):
-                masks.append(divisor)
-                divisor *= 2
-                size //= 2
-            if size > 1:
-                across.append((divisor, size))
-        below *= d.size
-    return Exchange(tuple(masks), tuple(across))
 
 
 def lower_reduce(op: Reduce, b: Builder) -> None:
     """Fold op.source along op.dim into op.destination."""
     node = node_of(op)
-    layout = _source_layout(op, b, node) if node is not None else None
+    layout = source_layout(op, b.layouts, b.threads, node) if node is not None else None
     if node is None or layout is None:
         b.expand(op.expand())
         return
@@ -75,26 +41,12 @@ def lower_reduce(op: Reduce, b: Builder) -> None:
     _fold(op, b, node, layout)
 
 
-def _source_layout(op: Reduce, b: Builder, node: Node) -> FragmentLayout | None:
-    """The layout in which the source's tile is folded."""
-    if op.source.buffer.scope == "fragment":
-        held = b.layouts[op.source.buffer]
-        assert isinstance(held, FragmentLayout)
-        found = pulled_back(node, node.accesses[0], held, b.threads)
-        if found is not None and held.shape == found.shape and not held.is_digits:
-            return None
-        if found is not None:
-            return found
-    layout, _ = free_layout(node, b.threads, frozenset({op.dim}), b.layouts)
-    return layout
-
-
 def _registers(
     op: Reduce, b: Builder, node: Node, layout: FragmentLayout
 ) -> tuple[Memory, FragmentLayout, Buffer]:
     """Partial folds of each thread: a temporary fragment in the projected layout, filled from the thread's
     own registers."""
-    projected = _projected(layout, op.dim)
+    projected = projected_layout(layout, op.dim)
     dtype = op.accumulator_dtype
     partial = Buffer("fold", tuple(const(n) for n in projected.shape), dtype, "fragment")
     b.add_fragment(partial, projected)
@@ -127,18 +79,12 @@ def _halves(op: Reduce, b: Builder, layout: FragmentLayout) -> tuple[Memory, Fra
     if digits is None:
         return None
     source, _ = b.fragment(buffer)
-    projected = _projected(layout, op.dim)
+    projected = projected_layout(layout, op.dim)
     partial = Buffer("fold", tuple(const(n) for n in projected.shape), buffer.dtype, "fragment")
     b.add_fragment(partial, projected)
     memory, _ = b.fragment(partial)
     fold_halves(op, b, source, digits, memory)
     return memory, projected, partial
-
-
-def _projected(layout: FragmentLayout, dim: int) -> FragmentLayout:
-    projected = layout.project(dim, keep=True)
-    own = tuple(d for d in projected.reg if d.dim is not None)
-    return interned(FragmentLayout(projected.shape, own, projected.thread))
 
 
 def _between_threads(
@@ -226,7 +172,7 @@ def _through_scratch(
         weight *= size
     group = b.bind("group", group)
     writer = _writer(b, layout, exchange)
-    b.barrier("shared scratch may still be read from its last use")
+    b.barrier("shared scratch may still be read from its last use", scratch)
     with b.loop(projected.registers, independent=True) as r:
         coordinates = [b.simple(_expr(x)) for x in projected.coordinate(b.thread, r)]
         inside = _valid(b, projected, coordinates)
@@ -298,12 +244,16 @@ def _fold_to_private(op: Reduce, b: Builder, node: Node, layout: FragmentLayout)
     if prod(projected.shape) != 1:
         b.expand(op.expand())
         return
-    _between_threads(op, b, layout, memory, projected)
+    voted = op.kind in ("any", "all") and is_barrier(op, b.layouts, b.threads)
+    if not voted:
+        _between_threads(op, b, layout, memory, projected)
     target = b.local(op.destination.buffer)
     value = b.load(memory, 0)
-    if not _everyone(projected):
+    if voted:
+        value = b.vote(value, op.kind == "all", "all threads vote")
+    elif not everyone(projected):
         scratch = b.scratch(memory.dtype, 1)
-        b.barrier("shared scratch may still be read from its last use")
+        b.barrier("shared scratch may still be read from its last use", scratch)
         with b.when(binary("eq", b.thread, const(0))):
             b.store(scratch, 0, value)
         b.barrier("the fold is read by all threads")
@@ -317,18 +267,11 @@ def _fold_to_private(op: Reduce, b: Builder, node: Node, layout: FragmentLayout)
     b.store(target, index, value)
 
 
-def _everyone(layout: FragmentLayout) -> bool:
-    """Whether every thread holds the one element."""
-    return bool(layout.valid()[:, 0].all())
-
-
 __all__ = [
     "Copy",
     "Digit",
-    "Exchange",
     "Var",
     "digit_terms",
-    "exchange_of",
     "lower_reduce",
     "merged",
     "shuffle_xor",

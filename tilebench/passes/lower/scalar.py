@@ -39,7 +39,7 @@ def fragment_element(b: Builder, e: Load) -> Expr:
     b.conversions.append(
         Reason(f"an element of {e.buffer.name} is sent to all threads through shared scratch", e.loc)
     )
-    b.barrier("shared scratch may still be read from its last use")
+    b.barrier("shared scratch may still be read from its last use", scratch)
     with b.loop(layout.registers) as r, b.when(both(_at(b, layout, r, wanted), _owner(b, layout))):
         b.store(scratch, 0, b.load(memory, r))
     b.barrier(f"an element of {e.buffer.name} is read by all threads")

@@ -290,7 +290,7 @@ def _atomic(b: Builder, s: AtomicRMW) -> None:
         b.names[s.result] = b.load(old, 0)
         return
     scratch = b.scratch(s.result.dtype, 1)
-    b.barrier("shared scratch may still be read from its last use")
+    b.barrier("shared scratch may still be read from its last use", scratch)
     with b.when(one):
         b.store(scratch, 0, b.load(old, 0))
     b.barrier("the old value is read by all threads")
