@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -138,17 +138,24 @@ def decode_case(batch: int = 16, heads: int = 32, kv_heads: int = 8, seq: int = 
     return Case("decode", label, candidates, prepare, moved, "TB/s", 5e-3)
 
 
+UNIFORM: Mapping[str, Any] = {"TB_UNIFORM_WARPGROUP": True}
+
+
 def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
-    """Latent attention, one row a head."""
+    """Latent attention, one row a head; held: columns of Q in registers."""
     candidates = tuple(
         one(
-            f"{h}x{n} s{stages} t{threads}",
+            f"{h}x{n} s{stages} t{threads}, {held} held{', uniform' if configs else ''}",
             partial(
                 programs_attention.mla_decode,
-                batch, heads, seq, block_H=h, block_N=n, num_stages=stages, threads=threads,
+                batch, heads, seq, block_H=h, block_N=n, num_stages=stages, threads=threads, held=held,
             ),
+            **configs,
         )
-        for h, n, stages, threads in ((64, 64, 2, 256), (64, 32, 2, 256), (64, 32, 3, 256))
+        for h, n, stages, threads, held, configs in (
+            (64, 64, 2, 256, 192, UNIFORM), (64, 64, 2, 256, 192, {}), (64, 64, 2, 256, 128, UNIFORM),
+            (64, 64, 2, 256, 64, {}), (64, 32, 3, 256, 128, {}),
+        )
     )  # fmt: skip
 
     def prepare(folder: Path | None) -> Setup:
