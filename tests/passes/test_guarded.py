@@ -79,6 +79,68 @@ def test_a_condition_that_the_loop_changes_keeps_copies_in_order() -> None:
     check(program, [a, b, mask], a[:, taken].astype(np.float32) @ b[taken].astype(np.float32))
 
 
+def skipping(trips: int, odd: int) -> Any:
+    """`continue`, perhaps only in iterations of one parity."""
+
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, 32 * trips), "float16"),
+        B: T.Tensor((32 * trips, 64), "float16"),
+        mask: T.Tensor((trips,), "int32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_s = T.alloc_shared((64, 32), "float16")
+            B_s = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(trips, num_stages=3):
+                if mask[k] == 0:
+                    continue
+                if k % 2 == odd:
+                    if mask[k] == 2:
+                        continue
+                T.copy(A[0, k * 32], A_s)
+                T.copy(B[k * 32, 0], B_s)
+                T.gemm(A_s, B_s, c)
+            T.copy(c, C)
+
+    return program
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_continue_leaves_an_iteration_out(odd: int) -> None:
+    mask = np.array([0, 2, 1, 2, 0, 1], np.int32)
+    a, b = numbers(64, 192, dtype=np.float16), numbers(192, 64, dtype=np.float16, seed=1)
+    left = (mask == 0) | ((np.arange(6) % 2 == odd) & (mask == 2))
+    taken = np.repeat(~left, 32)
+    check(skipping(6, odd), [a, b, mask], a[:, taken].astype(np.float32) @ b[taken].astype(np.float32))
+
+
+@pytest.mark.parametrize("target", ["emu:sm_90a", "emu:sm_80"])
+def test_continue_keeps_nothing_from_running_ahead(target: str) -> None:
+    @T.prim_func
+    def program(
+        A: T.Tensor((64, 160), "float16"), B: T.Tensor((160, 64), "float16"), C: T.Tensor((64, 64), "float32")
+    ):
+        with T.Kernel(1, threads=128) as b:
+            A_s = T.alloc_shared((64, 32), "float16")
+            B_s = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(5, num_stages=3):
+                if (k + b) % 3 == 1:
+                    continue
+                T.copy(A[0, k * 32], A_s)
+                T.copy(B[k * 32, 0], B_s)
+                T.gemm(A_s, B_s, c)
+            T.copy(c, C)
+
+    found = schedule(program, target)
+    assert found.stages == 3
+    assert "iterations whose condition is false" in found.reason.text
+
+
 def both_branches() -> Any:
     @T.prim_func
     def program(

@@ -31,6 +31,7 @@ from tilebench.passes.apart import take_apart
 from tilebench.passes.carried import check_carried
 from tilebench.passes.clipped import with_clipped_accesses, with_safe_values
 from tilebench.passes.groups import spread_groups
+from tilebench.passes.guards import with_guards
 from tilebench.passes.large import wide_indices
 from tilebench.passes.ranges import check_indices, counted_from_end
 from tilebench.passes.room import with_room
@@ -51,7 +52,7 @@ def check(kernel: Kernel, target: Target) -> Typed:
     T.annotate_safe_value to the copies that read outside; fragments get the room that their loops use.
     """
     _check_launch(kernel, target)
-    kernel = take_apart(wide_indices(spread_groups(with_room(_complete(kernel)))), target.is_gpu)
+    kernel = take_apart(wide_indices(spread_groups(with_guards(with_room(_complete(kernel))))), target.is_gpu)
     _check_buffers(kernel)
     for node in walk(kernel.body):
         if isinstance(node, Op):

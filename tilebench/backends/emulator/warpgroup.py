@@ -104,19 +104,20 @@ class Products:
 
     def fence(self, named: tuple[Memory, ...], mask: Any, at: Loc | None) -> None:
         """wgmma.fence."""
-        _whole(self.role, mask, at, "wgmma.fence")
+        if not _whole(self.role, mask, at, "wgmma.fence"):
+            return
         self.fenced = True
         for memory, flight in self.flights.items():
             flight.fence(memory in named)
 
     def commit(self, mask: Any, at: Loc | None) -> None:
         """wgmma.commit_group."""
-        _whole(self.role, mask, at, "wgmma.commit_group")
-        self.committed += 1
+        self.committed += _whole(self.role, mask, at, "wgmma.commit_group")
 
     def wait(self, pending: int, named: tuple[Memory, ...], mask: Any, at: Loc | None) -> None:
         """wgmma.wait_group."""
-        _whole(self.role, mask, at, "wgmma.wait_group")
+        if not _whole(self.role, mask, at, "wgmma.wait_group"):
+            return
         done = self.committed - pending
         for memory, flight in self.flights.items():
             if flight.busy:
@@ -129,12 +130,16 @@ class Products:
                 clock.raise_column(warps, [], column, done + 1)
 
 
-def _whole(rs: Role, mask: Any, at: Loc | None, what: str) -> None:
+def _whole(rs: Role, mask: Any, at: Loc | None, what: str) -> bool:
+    """Whether the role runs it, with all of its threads; none do behind a `continue` that all take."""
     active = rs.active(mask)
+    if active is not None and not active.any():
+        return False
     if active is not None and not active.all():
         rs.block.diverged(
             f"{what} needs every thread of the warpgroup and {int(active.sum())} of {rs.threads} run it", at
         )
+    return True
 
 
 class WgmmaSite:
@@ -178,8 +183,8 @@ class WgmmaSite:
         """d (+)= a @ b for each warpgroup of the role."""
         checks = rs.block.machine.checks
         active = rs.active(mask)
-        if active is not None and not active.all():
-            _whole(rs, mask, self.at, "wgmma")
+        if not _whole(rs, mask, self.at, "wgmma"):
+            return
         group = rs.products.committed + 1
         if checks:
             self._check_registers(rs, d_index, a_index, sums, left, group, bool(np.any(accumulate)))
