@@ -393,17 +393,36 @@ def attention_logs(
     return attention_logs_kernel
 
 
+def query_gradient_shape(
+    batch: int, heads: int, seq: int, dim: int, block_N: int = 64
+) -> tuple[int, int, int, int, int]:
+    """The shape of Z, where the backward pass adds up the gradient of Q: for each block_N queries their
+    block_N x dim numbers in rows of 32, in the order in which the threads of a product hold them. Columns
+    8 q + 2 c + e of rows 16 w + 8 h + 2 g + o stand in row block_N / 4 q + 4 w + g, at 16 o + 4 c + 2 h + e.
+    """
+    return batch, heads, seq // block_N, block_N * dim // 32, 32
+
+
 def backward_sums(
-    batch: int, heads: int, seq: int, dim: int, dtype: str = "float16", block_M: int = 64, threads: int = 128
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    dtype: str = "float16",
+    block_M: int = 64,
+    threads: int = 128,
+    block_N: int = 64,
 ) -> Any:
     """D = rows of O * G summed; Z = 0, where the backward pass adds up the gradient of Q."""
+    z_shape = query_gradient_shape(batch, heads, seq, dim, block_N)
+    tiles = block_M // block_N
 
     @T.prim_func
     def backward_sums_kernel(
         O: T.Tensor((batch, heads, seq, dim), dtype),
         G: T.Tensor((batch, heads, seq, dim), dtype),
         D: T.Tensor((batch, heads, seq), "float32"),
-        Z: T.Tensor((batch, heads, seq, dim), "float32"),
+        Z: T.Tensor(z_shape, "float32"),
     ):
         with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
             o = T.alloc_fragment((block_M, dim), "float32")
@@ -413,10 +432,10 @@ def backward_sums(
             T.copy(G[bz, by, bx * block_M : (bx + 1) * block_M, :], g)
             for i, j in T.Parallel(block_M, dim):
                 o[i, j] = o[i, j] * g[i, j]
-                g[i, j] = 0
             T.reduce_sum(o, d, dim=1)
             T.copy(d, D[bz, by, bx * block_M : (bx + 1) * block_M])
-            T.copy(g, Z[bz, by, bx * block_M : (bx + 1) * block_M, :])
+            for t, i, j in T.Parallel(tiles, z_shape[3], 32):
+                Z[bz, by, bx * tiles + t, i, j] = 0
 
     return backward_sums_kernel
 
@@ -436,13 +455,16 @@ def attention_backward(
     """Gradients of attention: a block has block_M keys and goes over block_N queries at a time.
 
     L as `attention_logs` gives it, D and Z as `backward_sums` does. dK, dV are written; the gradient of Q,
-    over the scale, is added to Z. Everything is transposed: keys are the rows of the products, so that their
-    results are left operands of the next ones in registers. dQ comes before dK, so that it leaves, through a
-    shared tile, while dK is multiplied. Causal blocks mask only where the diagonal is; they come longest
-    first, a few heads at a time, so that the last ones are short and the queries of those heads stay in L2.
+    over the scale, is added to Z, in its threads' own order: they store 16 bytes at a time, without bank
+    conflicts. Everything is transposed: keys are the rows of the products, so that their results are left
+    operands of the next ones in registers. dQ comes before dK, so that it leaves, through a shared tile,
+    while dK is multiplied; dS has two tiles in turn, so that the threads meet once an iteration. Causal
+    blocks mask only where the diagonal is; they come longest first, a few heads at a time, so that the last
+    ones are short and the queries of those heads stay in L2.
     """
     scale = (1.0 / dim) ** 0.5
     total = seq // block_N
+    z_shape = query_gradient_shape(batch, heads, seq, dim, block_N)
     section = math.gcd(batch * heads, 8) if causal else 1
 
     @T.prim_func
@@ -453,7 +475,7 @@ def attention_backward(
         G: T.Tensor((batch, heads, seq, dim), dtype),
         L: T.Tensor((batch, heads, seq), "float32"),
         D: T.Tensor((batch, heads, seq), "float32"),
-        Z: T.Tensor((batch, heads, seq, dim), "float32"),
+        Z: T.Tensor(z_shape, "float32"),
         dK: T.Tensor((batch, heads, seq, dim), dtype),
         dV: T.Tensor((batch, heads, seq, dim), dtype),
     ):
@@ -469,9 +491,10 @@ def attention_backward(
             Q_s = T.alloc_shared((block_N, dim), dtype)
             G_s = T.alloc_shared((block_N, dim), dtype)
             L_s = T.alloc_shared((block_N,), "float32")
+            logs = T.alloc_fragment((block_N,), "float32")
             D_s = T.alloc_shared((block_N,), "float32")
-            ds_s = T.alloc_shared((block_M, block_N), dtype)
-            dq_s = T.alloc_shared((block_N, dim), "float32")
+            ds_s = T.alloc_shared((2, block_M, block_N), dtype)
+            dq_s = T.alloc_shared(z_shape[3:], "float32")
             s = T.alloc_fragment((block_M, block_N), "float32")
             dp = T.alloc_fragment((block_M, block_N), "float32")
             p = T.alloc_fragment((block_M, block_N), dtype)
@@ -484,16 +507,18 @@ def attention_backward(
             T.copy(V[bz, by, bx * block_M : (bx + 1) * block_M, :], V_s)
             T.clear(dk)
             T.clear(dv)
+            T.sync_threads()  # a tile before may have ended with either tile of dS
             first = T.floordiv(bx * block_M, block_N) if causal else 0
             for t in T.Pipelined(total - first, num_stages=num_stages):
                 T.copy(Q[bz, by, (first + t) * block_N, 0], Q_s)
                 T.copy(G[bz, by, (first + t) * block_N, 0], G_s)
                 T.copy(L[bz, by, (first + t) * block_N], L_s)
                 T.copy(D[bz, by, (first + t) * block_N], D_s)
+                T.copy(L_s, logs)
                 T.gemm(K_s, Q_s, s, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 T.gemm(V_s, G_s, dp, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
-                    s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - L_s[j])
+                    s[i, j] = T.exp2(s[i, j] * (scale * LOG2E) - logs[j])
                 if causal:
                     if (first + t) * block_N < bx * block_M + block_M - 1:
                         for i, j in T.Parallel(block_M, block_N):
@@ -504,11 +529,14 @@ def attention_backward(
                 T.gemm(p, G_s, dv, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
                     ds[i, j] = T.cast(s[i, j] * (dp[i, j] - D_s[j]), dtype)
-                T.copy(ds, ds_s)
-                T.gemm(ds_s, K_s, dq, transpose_A=True, clear_accum=True)
+                T.copy(ds, ds_s[t % 2, :, :])
+                T.gemm(ds_s[t % 2, :, :], K_s, dq, transpose_A=True, clear_accum=True)
                 T.gemm(ds, Q_s, dk, policy=T.GemmWarpPolicy.FullRow)
-                T.copy(dq, dq_s)
-                T.atomic_add(Z[bz, by, (first + t) * block_N, 0], dq_s)
+                for q, w, g, o, c, h, e in T.Parallel(dim // 8, block_N // 16, 4, 2, 4, 2, 2):
+                    dq_s[q * (block_N // 4) + w * 4 + g, o * 16 + c * 4 + h * 2 + e] = dq[
+                        w * 16 + h * 8 + g * 2 + o, q * 8 + c * 2 + e
+                    ]
+                T.atomic_add(Z[bz, by, first + t, 0, 0], dq_s)
             for i, j in T.Parallel(block_M, dim):
                 dk[i, j] = dk[i, j] * scale
             T.copy(dk, dK[bz, by, bx * block_M : (bx + 1) * block_M, :])
@@ -518,20 +546,26 @@ def attention_backward(
 
 
 def backward_scaled(
-    batch: int, heads: int, seq: int, dim: int, dtype: str = "float16", block_M: int = 64, threads: int = 128
+    batch: int,
+    heads: int,
+    seq: int,
+    dim: int,
+    dtype: str = "float16",
+    block_M: int = 64,
+    threads: int = 128,
 ) -> Any:
-    """dQ = Z times the scale of the products."""
+    """dQ = Z times the scale of the products, block_M queries of Z's order at a time."""
     scale = (1.0 / dim) ** 0.5
 
     @T.prim_func
     def backward_scaled_kernel(
-        Z: T.Tensor((batch, heads, seq, dim), "float32"), dQ: T.Tensor((batch, heads, seq, dim), dtype)
+        Z: T.Tensor(query_gradient_shape(batch, heads, seq, dim, block_M), "float32"),
+        dQ: T.Tensor((batch, heads, seq, dim), dtype),
     ):
         with T.Kernel(T.ceildiv(seq, block_M), heads, batch, threads=threads) as (bx, by, bz):
-            z = T.alloc_fragment((block_M, dim), "float32")
-            T.copy(Z[bz, by, bx * block_M : (bx + 1) * block_M, :], z)
-            for i, j in T.Parallel(block_M, dim):
-                z[i, j] = z[i, j] * scale
-            T.copy(z, dQ[bz, by, bx * block_M : (bx + 1) * block_M, :])
+            for w, g, o, q, c, h, e in T.Parallel(block_M // 16, 4, 2, dim // 8, 4, 2, 2):
+                dQ[bz, by, bx * block_M + w * 16 + h * 8 + g * 2 + o, q * 8 + c * 2 + e] = (
+                    Z[bz, by, bx, q * (block_M // 4) + w * 4 + g, o * 16 + c * 4 + h * 2 + e] * scale
+                )
 
     return backward_scaled_kernel

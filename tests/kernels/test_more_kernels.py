@@ -215,7 +215,7 @@ def test_gradients_of_attention_agree_with_autograd(target: str, causal: bool) -
     logs, sums, z = (
         torch.full(shape[:3], torch.nan),
         torch.full(shape[:3], torch.nan),
-        torch.full(shape, torch.nan),
+        torch.full(programs_attention.query_gradient_shape(*shape), torch.nan),
     )
     small: dict[str, Any] = {"block_M": 64, "block_N": 64, "threads": 128}
     logged = programs_attention.attention_logs(*shape, causal, **small)

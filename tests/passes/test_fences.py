@@ -8,11 +8,14 @@ import tilebench.language as T
 from tests.kernels import programs, programs_attention
 from tests.passes.exchanging import softmax_loop
 from tests.passes.lowering import stage
-from tilebench.ir.hopper import FenceProxyAsync, MBarrierArrive, Wgmma
-from tilebench.ir.rewrite import walk
-from tilebench.ir.thread import Role
-from tilebench.ir.tile import For, If
+from tilebench.ir.dtype import int32, uint64
+from tilebench.ir.expr import Load, const
+from tilebench.ir.hopper import FenceProxyAsync, MBarrierArrive, MBarrierWait, Wgmma
+from tilebench.ir.rewrite import seq, walk
+from tilebench.ir.thread import Barrier, Role, register_array, shared_memory
+from tilebench.ir.tile import Evaluate, For, If, Seq, Stmt, Store
 from tilebench.language.parse import parse_prim_func
+from tilebench.passes.lower.late_releases import with_late_releases
 from tilebench.passes.stages import Lowered
 
 
@@ -71,6 +74,45 @@ def test_tiles_that_threads_read_go_back_together_behind_one() -> None:
 def test_reductions_between_warpgroups_need_none_of_their_own() -> None:
     found = in_the_loop(consumer(softmax_loop()))
     assert count(found) == 1, "the one before the product that reads the tile of weights"
+
+
+def moved(*between: Stmt) -> list[str]:
+    """What stands where when a release, with its fence, is followed by these and another fence."""
+    ring, slot = shared_memory("ring", 4, uint64, 0), register_array("slot", 1, int32)
+    index = (const(0),)
+    release = (
+        FenceProxyAsync(),
+        MBarrierArrive(ring, const(2)),
+        Store(slot, index, Load(slot, index, dtype=int32) + 1),
+    )
+    body = seq(*release, *between, FenceProxyAsync())
+    (role,) = with_late_releases((Role("consumer0", 0, 128, body),))
+    assert isinstance(role.body, Seq)
+    return [type(s).__name__ for s in role.body.body]
+
+
+def test_a_release_goes_behind_the_next_fence() -> None:
+    other = register_array("other", 2, int32)
+    store = Store(other, (const(0),), const(1))
+    assert moved(store) == ["Store", "FenceProxyAsync", "MBarrierArrive", "Store"]
+
+
+def test_a_release_does_not_wait_for_others_or_for_its_own_slot() -> None:
+    ring, slot = shared_memory("ring", 4, uint64, 0), register_array("slot", 1, int32)
+    for stays in (MBarrierWait(ring, const(0), const(0)), Barrier(1, 256)):
+        assert moved(stays).count("FenceProxyAsync") == 2
+    assert moved(If(const(True), Barrier(1, 128))).count("FenceProxyAsync") == 2
+    counted = Store(slot, (const(0),), const(1))
+    body = seq(
+        FenceProxyAsync(),
+        MBarrierArrive(ring, const(2)),
+        counted,
+        Evaluate(const(0)),
+        counted,
+        FenceProxyAsync(),
+    )
+    (role,) = with_late_releases((Role("consumer0", 0, 128, body),))
+    assert sum(isinstance(n, FenceProxyAsync) for n in walk(role.body)) == 2
 
 
 def test_what_was_done_before_a_loop_is_closed_before_it() -> None:

@@ -21,7 +21,7 @@ from tilebench.backends.emulator import run_program
 from tilebench.ir.expr import int_value
 from tilebench.ir.hopper import BulkStore, BulkWait, FenceProxyAsync, StMatrix, WgmmaWait
 from tilebench.ir.rewrite import transform, walk
-from tilebench.ir.thread import Barrier, Program, Role
+from tilebench.ir.thread import Barrier, Program, Role, Turn, VectorCopy
 from tilebench.ir.tile import For, Issue, Kernel, Pipelined, Release, Seq, Stmt, Versioned, Wait
 from tilebench.kernel.roles import with_roles
 from tilebench.language.parse import parse_prim_func
@@ -86,6 +86,41 @@ def test_tiles_are_added_by_bulk_reductions(rows: int, columns: int, threads: in
     assert_emulated_is_interp(kernel, target=HOPPER)
 
 
+def in_threads_order(threads: int = 256, mixed: bool = False) -> Kernel:
+    """A product's result leaves in the order in which its threads hold it; mixed: the parts of the
+    warpgroups change places.
+    """
+    d = Draft("in_threads_order", (2,), threads)
+    (bx,) = d.blocks
+    A, B = d.tensor("A", (64, 192), "float16"), d.tensor("B", (192, 128), "float16")
+    Z = d.tensor("Z", (3, 256, 32), "float32", "inout")
+    A_s, B_s = d.shared("A_s", (64, 32), "float16"), d.shared("B_s", (32, 128), "float16")
+    c, c_s = d.fragment("c", (64, 128), "float32"), d.shared("c_s", (256, 32), "float32")
+    with d.pipelined(3, 2) as k:
+        at = (bx * 3 + k) * 32
+        d.add(copy(A[0, at], A_s), copy(B[at, 0], B_s), gemm(A_s, B_s, c, clear_accum=True))
+        with d.parallel(16, 4, 4, 2, 4, 2, 2) as (q, w, g, o, x, h, e):
+            row = (15 - q if mixed else q) * 16 + w * 4 + g
+            value = c[w * 16 + h * 8 + g * 2 + o, q * 8 + x * 2 + e]
+            d.store(c_s, (row, o * 16 + x * 4 + h * 2 + e), value)
+        d.add(atomic_add(Z[k, 0, 0], c_s))
+    return d.kernel()
+
+
+@pytest.mark.parametrize(
+    ("threads", "mixed", "alone"), [(256, False, True), (256, True, False), (128, True, True)]
+)
+def test_results_may_leave_in_the_order_of_their_threads(threads: int, mixed: bool, alone: bool) -> None:
+    kernel = in_threads_order(threads, mixed)
+    (op,) = reductions(kernel)
+    assert (op.alone, op.by_rows) == (alone, alone)
+    tile = [n for n in nodes(kernel, VectorCopy) if n.destination.name == "c_s"]
+    assert [n.lanes for n in tile] == [4]
+    meetings = {n.threads for n in nodes(kernel, Barrier)}
+    assert (256 in meetings) == (threads == 256 and not alone)
+    assert_emulated_is_interp(kernel, target=HOPPER)
+
+
 def test_without_a_producer_each_element_is_added_on_its_own() -> None:
     kernel = configured(parts_of_a_sum(), TL_DISABLE_WARP_SPECIALIZED=True)
     assert not reductions(kernel)
@@ -134,7 +169,7 @@ def test_in_machine_code_dq_leaves_while_dk_is_multiplied(causal: bool) -> None:
     assert built.spill_bytes == 0
     found = order(disassemble(built.binary).text, ("HGMMA", "WARPGROUP.DEPBAR", "UTMAREDG", "STSM"))
     way = found[found.index("STSM x4") :]
-    assert way[:5] == ("STSM x4", "HGMMA x12", "WARPGROUP.DEPBAR 1", "UTMAREDG x2", "WARPGROUP.DEPBAR 0")
+    assert way[:5] == ("STSM x4", "HGMMA x12", "WARPGROUP.DEPBAR 1", "UTMAREDG", "WARPGROUP.DEPBAR 0")
 
 
 # -- operands that are stored for another product
@@ -267,6 +302,25 @@ def test_the_backward_pass(seq: int, causal: bool) -> None:
     for x, y in zip(expected[6:], emulated[6:], strict=True):
         x, y = x.astype(np.float64), y.astype(np.float64)
         assert np.linalg.norm(x - y) <= 1e-3 * np.linalg.norm(x)
+
+
+def test_warpgroups_of_the_backward_pass_take_turns() -> None:
+    kernel = with_roles(parse_prim_func(programs_attention.attention_backward(1, 1, 256, 128)))
+    turns = nodes(kernel, Turn)
+    assert sorted((t.id, t.take) for t in turns) == [
+        (i, take) for i in sorted({t.id for t in turns}) for take in (False, True)
+    ]
+    assert len(turns) == 4  # scores and their gradients, then dQ and dK
+    assert not {t.id for t in turns} & {n.id for n in nodes(kernel, Barrier)}
+    assert not nodes(configured(kernel, TB_TURNS=False), Turn)
+
+
+def test_threads_meet_once_an_iteration_of_the_backward_pass() -> None:
+    kernel = with_roles(parse_prim_func(programs_attention.attention_backward(1, 1, 256, 128)))
+    loops = [n for n in nodes(kernel, For) if any(isinstance(x, Turn) for x in walk(n))]
+    inner = min(loops, key=lambda n: sum(1 for _ in walk(n)))
+    assert sum(isinstance(n, Barrier) and n.threads == 256 for n in walk(inner)) == 1
+    assert sum(isinstance(n, FenceProxyAsync) for n in walk(inner)) == 2  # dS is there; dQ's tile is
 
 
 # -- results of each iteration

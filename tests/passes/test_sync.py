@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -446,3 +447,44 @@ def test_synchronise_takes_what_memory_gave() -> None:
     stage = synchronised(exchange())
     again = synchronise(stage.allocated)
     assert len(again.notes) == len(stage.notes)
+
+
+def in_turn(tiles: int, trips: int = 5, rounds: int = 1, apart: int = 0) -> Kernel:
+    """Each trip writes one of the tiles, in turn, and reads it `apart` trips later, mirrored."""
+    d = Draft("in_turn")
+    B = d.tensor("B", (rounds, trips, N), "int32", "out")
+    s, x = d.shared("s", (tiles, N), "int32"), d.fragment("x", (N,), "int32")
+    d.add(clear(s), SyncThreads())
+    with ExitStack() as loops:
+        r = loops.enter_context(d.serial(rounds)) if rounds > 1 else const(0)
+        k = loops.enter_context(d.serial(trips))
+        with d.parallel(N) as (i,):
+            d.store(s, (k % tiles, i), r * 1000 + k * N + i)
+        with d.parallel(N) as (i,):
+            d.store(x, i, s[(k + apart) % tiles, N - 1 - i])
+        d.add(copy(x, B[r, k, 0]))
+    return d.kernel()
+
+
+def in_innermost(stage: Synchronised) -> int:
+    """Barriers in the innermost loop."""
+    loops = [n for n in walk(stage.body) if isinstance(n, For)]
+    return min(sum(isinstance(n, SyncThreads) for n in walk(loop)) for loop in loops)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "trips", "rounds", "apart", "expected"),
+    [
+        (1, 5, 1, 0, 2),
+        (2, 5, 1, 0, 1),  # what the last trip reads is another tile than this one writes
+        (3, 5, 1, 0, 1),
+        (2, 5, 1, 1, 2),  # it is the one that this trip writes
+        (2, 5, 3, 0, 2),  # a round may end with either tile
+    ],
+)
+def test_tiles_in_turn_need_one_barrier_a_trip(
+    tiles: int, trips: int, rounds: int, apart: int, expected: int
+) -> None:
+    kernel = in_turn(tiles, trips, rounds, apart)
+    assert in_innermost(synchronised(kernel)) == expected
+    assert_emulated_is_interp(kernel)

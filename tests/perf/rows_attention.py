@@ -221,7 +221,8 @@ def backward_case(causal: bool, batch: int = 4, heads: int = 16, seq: int = 4096
             for h in range(heads):
                 s = q[b, h].float() @ k[b, h].float().T / dim**0.5
                 logs[b, h] = (s.masked_fill(mask, -math.inf) if causal else s).logsumexp(-1) / math.log(2)
-        sums, z = torch.empty_like(logs), torch.empty(*shape, device="cuda")
+        sums = torch.empty_like(logs)
+        z = torch.empty(programs_attention.query_gradient_shape(*shape), device="cuda")
         dq, dk, dv = (torch.full_like(q, math.nan) for _ in range(3))
 
         def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:

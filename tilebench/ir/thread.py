@@ -146,6 +146,20 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
+class Turn(Stmt):
+    """Two warpgroups take turns: the one that takes (bar.sync) goes on when the other has passed
+    (bar.arrive).
+
+    It says when something runs, not what: no value depends on it, and it orders no memory. The emulator
+    passes over it. threads: of both.
+    """
+
+    id: int
+    threads: int
+    take: bool
+
+
+@dataclass(frozen=True, eq=False)
 class SyncWarp(Stmt):
     """__syncwarp of the full warp."""
 

@@ -152,7 +152,8 @@ class For(Stmt):
 class Parallel(Stmt):
     """`for i, j in T.Parallel(M, N)`: independent iterations, spread over the block by a layout (tile level).
 
-    extents: ints; layout: the user's loop_layout, else None; coalesced_width: the user's, in elements.
+    extents: ints; layout: the user's loop_layout, else None; coalesced_width: the user's, in elements; alone:
+    set by passes, each warpgroup fills a part of a shared tile of its own.
     """
 
     vars: tuple[Var, ...]
@@ -160,6 +161,7 @@ class Parallel(Stmt):
     body: Stmt
     coalesced_width: int | None = None
     layout: Any = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, eq=False)

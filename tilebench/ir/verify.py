@@ -40,6 +40,7 @@ from tilebench.ir.thread import (
     Mma,
     Program,
     SyncWarp,
+    Turn,
     VectorAtomic,
     VectorCopy,
 )
@@ -310,6 +311,7 @@ THREAD: tuple[Rule, ...] = (
         "setmaxnreg takes a multiple of 8 from 24 to 256",
     ),
     Rule(Barrier, lambda n: 0 <= n.id < 16, "there are 16 named barriers"),
+    Rule(Turn, lambda n: 0 < n.id < 16 and n.threads == 256, "two warpgroups take turns at a named barrier"),
     Rule(
         Barrier,
         lambda n: n.threads is None or (n.threads % 32 == 0 and n.threads > 0),
@@ -323,8 +325,8 @@ _TILE_ONLY = (
     Parallel, Pipelined, SyncThreads, TileOp, Issue, Wait, Versioned, SyncWarp, Produce, Acquire, Release,
 )  # fmt: skip
 _THREAD_ONLY = (
-    VectorCopy, VectorAtomic, FoldPairs, LaneFold, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, SyncWarp,
-    LdMatrix, Mma,
+    VectorCopy, VectorAtomic, FoldPairs, LaneFold, CpAsync, CpAsyncCommit, CpAsyncWait, Barrier, Turn,
+    SyncWarp, LdMatrix, Mma,
     *hopper.THREAD_STATEMENTS, Timestamp, ReadCounter,
 )  # fmt: skip
 

@@ -97,6 +97,7 @@ OWN = frozenset(
         "TB_UNIFORM_WARPGROUP",
         "TB_TILES_AHEAD",
         "TB_PAIRED_TILES",
+        "TB_TURNS",
     }
 )
 """Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""

@@ -63,6 +63,8 @@ class AtomicTile(Op):
     """Asked for as a bulk reduction (use_tma)."""
     alone: bool = False
     """Set by passes: each warpgroup adds columns of its own, so that only its own threads need to meet."""
+    by_rows: bool = False
+    """Set with it: they are rows instead."""
 
     @property
     def reads(self) -> tuple[Region, ...]:

@@ -140,7 +140,7 @@ class Draft:
     @contextmanager
     def parallel(self, *extents: int) -> Generator[tuple[Var, ...]]:
         """`for i, j in T.Parallel(...)`."""
-        vars = tuple(Var("ijlmn"[d], dtype=int32) for d in range(len(extents)))
+        vars = tuple(Var("ijlmnopqr"[d], dtype=int32) for d in range(len(extents)))
         with self._block(lambda body: Parallel(vars, extents, body)):
             yield vars
 

@@ -24,7 +24,7 @@ Hazard = Literal["RAW", "WAR", "WAW"]
 @dataclass(frozen=True, eq=False)
 class Access:
     """One access since the last barrier. version: of a pipelined buffer, None when any; earlier: of another
-    iteration.
+    iteration; once: the counter of a loop, when it is the iteration right before of that loop.
     """
 
     buffer: Buffer
@@ -37,16 +37,17 @@ class Access:
     earlier: bool = False
     met: bool = False
     """Whether the threads of each warpgroup have met since."""
+    once: Var | None = None
 
     @property
     def alone(self) -> bool:
         """Whether each warpgroup touches only what is its own there."""
-        return isinstance(self.unit, Copy | AtomicTile) and self.unit.alone
+        return isinstance(self.unit, Copy | AtomicTile | Parallel) and self.unit.alone
 
     @property
     def key(self) -> tuple[object, ...]:
         """Two accesses with one key need not both be kept."""
-        return (self.buffer, self.mode, id(self.region), id(self.version), self.stmt, self.earlier)
+        return (self.buffer, self.mode, id(self.region), id(self.version), self.stmt, self.earlier, self.once)
 
 
 class Conflicts:
@@ -94,7 +95,7 @@ class Conflicts:
         if a.unit is b.unit and a.version is b.version and self._same_or_apart(a.region, b.region):
             return False
         return not any(
-            self._apart(p, n, q, m, earlier)
+            self._apart(p, n, q, m, earlier) or (a.once is not None and _in_turn(p, n, q, m, a.once))
             for p, n, q, m in zip(
                 a.region.offsets, a.region.extents, b.region.offsets, b.region.extents, strict=True
             )
@@ -162,6 +163,21 @@ class Conflicts:
             return a is not None and b is not None and (a[1] + n <= b[0] or b[1] + m <= a[0])
         between = bounds(from_linear(linear(p - q)), self.ranges)
         return between is not None and (between[0] >= m or between[1] <= -n)
+
+
+def _in_turn(p: Expr, n: int, q: Expr, m: int, counter: Var) -> bool:
+    """Whether [p, p + n) of one iteration and [q, q + m) of the next share nothing, both offsets going round
+    with the loop's counter: `k % S`.
+    """
+    stages = _counts(p)
+    if not stages or _counts(q) != stages or variables(p) | variables(q) != {counter}:
+        return False
+    for k in range(stages, 2 * stages):
+        x = int_value(simplify(substitute(p, {counter: const(k - 1)}), {}))
+        y = int_value(simplify(substitute(q, {counter: const(k)}), {}))
+        if x is None or y is None or (x < y + m and y < x + n):
+            return False
+    return True
 
 
 def _counts(e: Expr | None) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilebench.ir.rewrite import transform, walk
-from tilebench.ir.tile import Kernel, Stmt, TileOp
+from tilebench.ir.tile import Kernel, Region, Stmt, TileOp
 from tilebench.ops.copy import Copy
 from tilebench.ops.gemm import Gemm, GemmWarpPolicy
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
@@ -39,8 +39,8 @@ def with_operands_by_matrix(selected: Selected) -> Kernel:
         and c.source.buffer in left
         and c.destination.buffer in read
         and c.source.is_whole
-        and c.destination.is_whole
-        and len(c.source.buffer.shape) == len(c.destination.buffer.shape) == 2
+        and _is_matrix(c.destination)
+        and len(c.source.buffer.shape) == 2
         and c.source.dtype == c.destination.dtype
     }
     if not fresh:
@@ -48,6 +48,12 @@ def with_operands_by_matrix(selected: Selected) -> Kernel:
     return replace(
         kernel, body=transform(kernel.body, lambda n: fresh.get(n) if isinstance(n, TileOp) else None)
     )
+
+
+def _is_matrix(r: Region) -> bool:
+    """Whether it is all of the last two dimensions, at one place of those before."""
+    shape = r.buffer.static_shape
+    return r.extents[-2:] == shape[-2:] and all(n == 1 for n in r.extents[:-2]) and len(shape) > 1
 
 
 def _by_rows(g: Gemm, products: Sequence[Gemm], groups: int) -> bool:

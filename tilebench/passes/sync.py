@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tilebench.errors import Loc
-from tilebench.ir.expr import Expr
+from tilebench.ir.expr import Expr, Var, is_const
 from tilebench.ir.rewrite import calls, children, seq
 from tilebench.ir.tile import (
     Acquire,
@@ -77,16 +77,40 @@ class Accesses:
         for a in accesses:
             self.pending[a.key] = a
 
-    def aged(self) -> Accesses:
-        """As seen from the next iteration of a loop."""
+    def outside(self) -> Accesses:
+        """As seen from behind a loop, where its counter means nothing."""
         new = Accesses()
         for a in self.pending.values():
-            old = a if a.earlier else dataclasses.replace(a, earlier=True)
+            old = a if a.once is None else dataclasses.replace(a, once=None)
             new.pending[old.key] = old
         for token, a in self.flying.values():
-            old = a if a.earlier else dataclasses.replace(a, earlier=True)
+            old = a if a.once is None else dataclasses.replace(a, once=None)
             new.flying[old.key] = (token, old)
         return new
+
+    def aged(self, counter: Var | None = None) -> Accesses:
+        """As seen from the next iteration of a loop, which `counter` counts."""
+        new = Accesses()
+        for a in self.pending.values():
+            old = _aged(a, counter)
+            new.pending[old.key] = old
+        for token, a in self.flying.values():
+            old = _aged(a, counter)
+            new.flying[old.key] = (token, old)
+        return new
+
+
+def _counter(s: While | For | Pipelined) -> Var | None:
+    """The variable that goes up by one from iteration to iteration."""
+    if isinstance(s, Pipelined) or (isinstance(s, For) and is_const(s.step, 1)):
+        return s.var
+    return None
+
+
+def _aged(a: Access, counter: Var | None) -> Access:
+    if not a.earlier:
+        return dataclasses.replace(a, earlier=True, once=counter)
+    return a if a.once is None else dataclasses.replace(a, once=None)
 
 
 @dataclass
@@ -238,7 +262,7 @@ class _Walker:
                 if isinstance(s, While):
                     other = self._ordered(at, where, own, other)
                     other.add(own)
-                after.merge(other.aged())
+                after.merge(other.aged(_counter(s)))
             fresh = entry.copy()
             fresh.merge(after)
             if len(fresh.pending) == len(entry.pending) and len(fresh.flying) == len(entry.flying):
@@ -246,7 +270,7 @@ class _Walker:
             entry = fresh
         for other in loop.breaks:
             after.merge(other.aged())
-        return after
+        return after.outside()
 
     def _issue(self, s: Issue, state: Accesses) -> Accesses:
         own = [a for part in s.ops for a in self._issued(part)]

@@ -46,6 +46,7 @@ from tilebench.ir.thread import (
     Program,
     Role,
     SyncWarp,
+    Turn,
 )  # fmt: skip
 from tilebench.ir.tile import (
     MEMORY_ORDERS,
@@ -369,6 +370,11 @@ class _Printer:
                 self._print(s)
             case Barrier():
                 self._barrier(s)
+            case Turn():
+                self._call(
+                    "barrier" if s.take else "barrier_arrive",
+                    f"barrier{'' if s.take else '_arrive'}<{s.id}, {s.threads}>()",
+                )
             case SyncWarp():
                 self._put("__syncwarp();")
             case _:

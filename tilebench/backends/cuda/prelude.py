@@ -378,6 +378,13 @@ template <int N> DEVICE void cp_async_wait() {
 }""",
 )
 _piece(
+    "barrier_arrive",
+    """
+template <int ID, int THREADS> DEVICE void barrier_arrive() {
+  asm volatile("bar.arrive %0, %1;" :: "n"(ID), "n"(THREADS) : "memory");
+}""",
+)
+_piece(
     "barrier",
     """
 template <int ID, int THREADS> DEVICE void barrier() {

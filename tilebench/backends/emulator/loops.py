@@ -17,6 +17,7 @@ from tilebench.ir.thread import (
     Memory,
     Mma,
     SyncWarp,
+    Turn,
     VectorAtomic,
     VectorCopy,
 )
@@ -55,7 +56,7 @@ def loop_weight(s: Stmt) -> int:
 
 
 _ALONE = (
-    While, Break, Continue, Print, Barrier, SyncWarp, CpAsyncCommit, CpAsyncWait,
+    While, Break, Continue, Print, Barrier, Turn, SyncWarp, CpAsyncCommit, CpAsyncWait,
     FoldPairs, LaneFold,
     *(kind for kind in THREAD_STATEMENTS if kind is not StMatrix), Timestamp, ReadCounter,
 )  # fmt: skip

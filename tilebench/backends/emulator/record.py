@@ -12,7 +12,7 @@ import numpy as np
 
 from tilebench.backends.recording import Extents, Log, Step, Write
 from tilebench.ir.dtype import decode
-from tilebench.ir.thread import Memory, SyncWarp
+from tilebench.ir.thread import Memory, SyncWarp, Turn
 from tilebench.ir.tile import Bind, Break, Continue, Evaluate, For, If, Seq, Stmt, While
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilebench.backends.emulator.memory import Place
     from tilebench.backends.emulator.role import Role
 
-_NO_STEP = (Seq, For, While, If, Break, Continue, Bind, Evaluate, SyncWarp)
+_NO_STEP = (Seq, For, While, If, Break, Continue, Bind, Evaluate, SyncWarp, Turn)
 
 
 def is_step(s: Stmt) -> bool:

@@ -31,6 +31,7 @@ from tilebench.ir.thread import (
     Memory,
     Mma,
     SyncWarp,
+    Turn,
     VectorAtomic,
     VectorCopy,
 )  # fmt: skip
@@ -172,6 +173,8 @@ class Statements(Emitter):
                     f"yield from barrier(rs, {int(s.id)}, {s.threads and int(s.threads)}, "
                     f"{self.mask_code}, {self.constant(self.at)})"
                 )
+            case Turn():
+                pass
             case SyncWarp():
                 self.put(f"rs.sync_warp({self.mask_code}, {self.constant(self.at)})")
             case LdMatrix():

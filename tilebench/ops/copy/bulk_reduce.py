@@ -70,23 +70,28 @@ def panels_of_columns(value: Region, groups: int) -> bool:
 
 
 def lower(op: AtomicTile, b: ThreadBuilder) -> None:
-    """Thread code: one thread starts the reductions (of each warpgroup, for its columns, when they go alone);
-    at the next barrier it waits for them to have read the tile.
+    """Thread code: one thread starts the reductions (of each warpgroup, for its columns or rows, when they go
+    alone); at the next barrier it waits for them to have read the tile.
     """
     value = op.value
     assert isinstance(value, Region)
     memory, layout, version = b.shared(value.buffer)
     groups = b.threads // 128 if op.alone else 1
-    columns = value.extents[-1] // groups
+    columns = value.extents[-1] // (1 if op.by_rows else groups)
     panels = columns // (layout.panel or columns)
     with b.when(binary("eq", b.thread % 128 if op.alone else b.thread, const(0))):
         group: Expr = b.thread // 128 if op.alone else const(0)
-        for box in boxes(op.destination, value, layout):
+        for box in boxes(op.destination, value, layout, groups if op.by_rows else 1):
             if box.column >= columns:
                 break
+            map_ = b.tensor_map(op.destination.buffer, layout, box.sizes)
+            if op.by_rows:
+                at = tuple(b.value(x) for x in coordinates(op.destination, box, group * box.own))
+                lower = group * (box.own * (layout.panel or box.sizes[0]))
+                b.emit(BulkStore(map_, at, memory, version + box.start + lower, "add"))
+                continue
             row, *others = coordinates(op.destination, box)
             at = (b.value(row + group * columns), *(b.value(x) for x in others))
-            map_ = b.tensor_map(op.destination.buffer, layout, box.sizes)
             start = version + box.start + group * (panels * layout.panel_stride)
             b.emit(BulkStore(map_, at, memory, start, "add"))
         b.emit(BulkCommit())

@@ -63,7 +63,8 @@ def lower(op: Copy, b: ThreadBuilder) -> None:
             if not op.operand:
                 with b.loop(8, independent=True) as r:
                     b.store(packed, r, b.load(source, start + r))
-            at = (warp_row + i * ROWS, q * COLUMNS + lane // 16 * 8)
+            front = (const(0),) * (len(op.destination.shape) - 2)
+            at = (*front, warp_row + i * ROWS, q * COLUMNS + lane // 16 * 8)
             memory, index = b.shared_index(op.destination, at)
             whole = (source, start) if op.operand else (packed, const(0))
             b.emit(StMatrix(memory, index, *whole, 4))

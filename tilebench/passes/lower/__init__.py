@@ -17,9 +17,11 @@ from tilebench.passes.lower import timers
 from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.fences import without_idle_fences
 from tilebench.passes.lower.handover import lower_producer, prologue, start_counting
+from tilebench.passes.lower.late_releases import with_late_releases
 from tilebench.passes.lower.rasterise import rasterised_blocks
 from tilebench.passes.lower.reused import without_idle_barriers
 from tilebench.passes.lower.statements import lower_stmt
+from tilebench.passes.lower.turns import with_turns
 from tilebench.passes.roles import PRODUCER
 from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled, Slot, Synchronised
 
@@ -40,8 +42,10 @@ def lower(stage: Synchronised) -> Lowered:
         b.finish_stores()
         timers.end(b)
         roles = (Role("all", 0, b.threads, b.finish()),)
-    roles = without_idle_fences(without_idle_barriers(roles))
     kernel = stage.kernel
+    roles = with_late_releases(without_idle_fences(without_idle_barriers(roles)))
+    if b.specialised:
+        roles = with_turns(roles, kernel.thread, kernel.configs)
     facts: dict[str, Any] = {
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
     }

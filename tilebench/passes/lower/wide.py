@@ -12,7 +12,7 @@ from tilebench.ir.expr import Expr, Load, Var, binary, const, is_const
 from tilebench.ir.rewrite import variables, walk
 from tilebench.ir.thread import Memory
 from tilebench.ir.tile import AtomicRMW, Buffer, Store
-from tilebench.layouts.digits import merged
+from tilebench.layouts.digits import Digit, merged
 from tilebench.passes.indices import Own, divisor, split_index
 from tilebench.passes.lower.atomics import most_lanes
 from tilebench.passes.lower.builder import Builder, expr_key, global_strides
@@ -210,31 +210,37 @@ def _lanes(nest: Nest, buffer: Buffer, indices: Sequence[Expr]) -> int:
 
 
 def widest_access(b: Builder, loop: Loop, buffer: Buffer, indices: Sequence[Expr], limit: int) -> int:
-    """Elements in one access of a thread: neighbours in the first register digit, as far as alignment is
+    """Elements in one access of a thread: neighbours in the first register digits, as far as alignment is
     proved."""
     digits = merged(loop.layout.reg) if loop.layout.is_digits else ()
-    if not digits or digits[0].dim is None or digits[0].stride != 1 or not indices:
-        return 1
-    lead = digits[0].dim
-    others = [d for d in (*digits[1:], *merged(loop.layout.thread)) if d.dim == lead]
     splits = [split_index(i, loop.names) for i in indices]
-    if any(s is None for s in splits):
+    if not splits or any(s is None for s in splits):
         return 1
-    last = splits[-1]
-    assert last is not None
-    if last.coefficients[lead] != 1 or any(s is not None and s.coefficients[lead] for s in splits[:-1]):
-        return 1
-    known = dict(b.divisors)
-    for k, v in enumerate(loop.names):
-        same = [d.stride for d in (*digits, *merged(loop.layout.thread)) if d.dim == k]
-        known[v] = _gcd(same if k != lead else [digits[0].size, *(d.stride for d in others)])
+    steps_of = [s.coefficients for s in splits if s is not None]
+    run: list[tuple[int, Digit]] = []
+    """The register digits that step through neighbours, each with its step."""
+    covered = 1
+    for d in digits:
+        if d.dim is None or steps_of[-1][d.dim] * d.stride != covered or any(c[d.dim] for c in steps_of[:-1]):
+            break
+        run.append((covered, d))
+        covered *= d.size
     memory = row_steps(b, buffer)
-    if memory is None:
+    if not run or memory is None:
         return 1
     steps, panel = memory
+    others = [*digits[len(run) :], *merged(loop.layout.thread)]
     best, v = 1, 2
-    while v <= limit and digits[0].size % v == 0:
-        ok = loop.extents[lead] % v == 0 and all(d.stride % v == 0 for d in others)
+    while v <= limit and covered % v == 0:
+        inside = [(d, min(d.size, v // c)) for c, d in run if c < v]
+        """Digits that a vector covers, and how much of them."""
+        rest = [*others, *(d for c, d in run if c >= v)]
+        starts = [*((d, 1) for d in rest), *((d, n) for d, n in inside if n < d.size)]
+        known = dict(b.divisors)
+        for k, name in enumerate(loop.names):
+            known[name] = _gcd([d.stride * n for d, n in starts if d.dim == k])
+        ok = all(loop.extents[d.dim] % (n * d.stride) == 0 for d, n in inside if d.dim is not None)
+        ok = ok and all(steps_of[-1][d.dim] * d.stride % v == 0 for d in rest if d.dim is not None)
         ok = ok and panel % v == 0 and divisor(indices[-1], known) % v == 0
         ok = ok and all(
             divisor(i, known) * step % v == 0 for i, step in zip(indices[:-1], steps[:-1], strict=True)
