@@ -57,11 +57,13 @@ def test_gradients(in_bulk: bool, causal: bool) -> None:
         s = s.masked_fill(torch.ones(512, 512, dtype=torch.bool, device="cuda").triu(1), -math.inf)
     o = s.softmax(-1) @ v.float()
     logs = s.logsumexp(-1) / math.log(2)
-    sums, z = (o * g.float()).sum(-1), torch.zeros(*shape, device="cuda")
-    dk, dv = torch.empty_like(k), torch.empty_like(v)
+    sums = (o * g.float()).sum(-1)
+    z = torch.zeros(programs_attention.query_gradient_shape(*shape), device="cuda")
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     configs = {} if in_bulk else {"TB_BULK_REDUCE": False, "TB_STORE_OPERANDS_BY_MATRIX": False}
     prim = programs_attention.attention_backward(*shape, causal)
     tb_compile(prim, target="cuda:sm_90a", pass_configs=configs)(q, k, v, g, logs, sums, z, dk, dv)
+    tb_compile(programs_attention.backward_scaled(*shape), target="cuda:sm_90a")(z, dq)
     wanted = references_more.attention_gradients(q, k, v, g, causal)
-    for got, want in zip((z * shape[-1] ** -0.5, dk, dv), wanted, strict=True):
+    for got, want in zip((dq, dk, dv), wanted, strict=True):
         assert float((got.float() - want.float()).norm() / want.float().norm()) < 5e-3
