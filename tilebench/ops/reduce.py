@@ -400,7 +400,9 @@ def _logical(kind: ReduceKind, buffer: Any) -> Effect | Expr:
         raise TypeTileError(
             "TB246",
             f"{kind}_of: {source.buffer.name} is {shape_text(source.shape)}; it folds one dimension",
-            fix=f"fold rows first: T.reduce({source.buffer.name}, rows, '{kind}', dim=-1, clear=True), "
+            fix=f"T.{kind}_of(T.reshape({source.buffer.name}, ({element_count(source)},))) looks at all of it"
+            if source.is_whole
+            else f"fold rows first: T.reduce({source.buffer.name}, rows, '{kind}', dim=-1, clear=True), "
             f"then T.{kind}_of(rows)",
         )
     if source.buffer.scope == "global" and element_count(source) <= MAX_LOADED:

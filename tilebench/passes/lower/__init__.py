@@ -2,7 +2,7 @@
 
 statements.py dispatches; nest.py turns Parallel nests into loops over the registers of a layout; builder.py
 holds memories, names and addresses; convert.py and scalar.py reach elements of other threads; reduce.py and
-scan.py fold.
+scan.py fold; reused.py and fences.py take out the barriers and fences that nothing needs.
 """
 
 from __future__ import annotations
