@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from tilebench.backends.cuda.driver import STICKY
+from tilebench.backends.cuda.driver import STICKY, LaunchAttribute, LaunchConfig
 
 _NAMES = {
     2: b"CUDA_ERROR_OUT_OF_MEMORY",
@@ -21,6 +21,7 @@ _LAUNCH = ctypes.CFUNCTYPE(
 )
 
 _POINTER = ctypes.c_void_p
+_LAUNCH_WITH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(LaunchConfig), _POINTER, _POINTER, _POINTER)
 _ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int,
     *(_POINTER, ctypes.c_int, ctypes.c_uint, _POINTER),
@@ -45,6 +46,8 @@ class FakeCuda:
         self.sticky = 0
         self.maps: list[dict[str, Any]] = []
         self._launch = _LAUNCH(self._launch_kernel)
+        self._launch_with = _LAUNCH_WITH(self._launch_with_attributes)
+        self.attributes: list[tuple[int, int]] = []
         self._encode = _ENCODE(self._encode_map)
 
     def _answer(self, name: str, arguments: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:
@@ -104,7 +107,8 @@ class FakeCuda:
         return 0, b"something of the driver"
 
     def cuGetProcAddress(self, symbol: bytes, version: int, flags: int) -> tuple[Any, ...]:
-        function = self._encode if symbol == b"cuTensorMapEncodeTiled" else self._launch
+        others = {b"cuTensorMapEncodeTiled": self._encode, b"cuLaunchKernelEx": self._launch_with}
+        function: Any = others.get(symbol, self._launch)
         return 0, ctypes.cast(function, ctypes.c_void_p).value, None
 
     def _encode_map(self, into: int, dtype: int, rank: int, pointer: int | None, *rest: int) -> int:
@@ -127,6 +131,14 @@ class FakeCuda:
             )  # fmt: skip
             ctypes.memmove(into, len(self.maps).to_bytes(128, "little"), 128)
         return int(code)
+
+    def _launch_with_attributes(self, config: Any, function: int, pointers: int, extra: int | None) -> int:
+        """cuLaunchKernelEx: as cuLaunchKernel, and (id, value) of each attribute."""
+        c = config.contents
+        given = (LaunchAttribute * c.count).from_address(c.attributes)
+        self.attributes += [(a.id, a.value[0]) for a in given]
+        numbers = (c.grid_x, c.grid_y, c.grid_z, c.block_x, c.block_y, c.block_z, c.shared_bytes)
+        return self._launch_kernel(function, *numbers, c.stream, pointers, extra)
 
     def _launch_kernel(self, function: int, *rest: Any) -> int:
         numbers, (stream, pointers, _) = rest[:7], rest[7:]

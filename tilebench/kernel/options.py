@@ -98,6 +98,8 @@ OWN = frozenset(
         "TB_TILES_AHEAD",
         "TB_PAIRED_TILES",
         "TB_TURNS",
+        "TB_CONSUMERS_IN_TURN",
+        "TB_OVERLAP_LAUNCHES",
     }
 )
 """Configurations of tilebench's own: choices of the Hopper schedule (passes/handover.py, staging.py)."""

@@ -56,6 +56,7 @@ from tilebench.passes.regions import bound_indices, guarded_copies, root_of, use
 from tilebench.passes.schedule import key_tile_of, scheduled_op
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 from tilebench.passes.staging import free_bytes, size_of
+from tilebench.passes.turns import teams_of
 from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
 
 NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"
@@ -82,6 +83,11 @@ def hand_over(placed: Placed, most: int | None = None, *, ahead: bool = True) ->
     """
     pass_ = _Handover(placed, most, ahead)
     body = pass_.sequence(_parts(placed.kernel.body), False)
+    teams = teams_of(placed.kernel)
+    if teams > 1:  # each has tiles of its own in which it stages its results
+        brought = {b for n in walk(seq(*body)) if isinstance(n, Produce) for b in n.channel.buffers}
+        own = (b for b in placed.kernel.buffers if b.scope == "shared" and b not in brought)
+        pass_.versions.update(dict.fromkeys(own, teams))
     return Scheduled(placed, seq(*body), tuple(pass_.schedules), pass_.versions)
 
 

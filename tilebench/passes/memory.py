@@ -24,6 +24,7 @@ from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.passes.handover import hand_over
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
+from tilebench.passes.turns import teams_of, turn_channel
 
 SCRATCH_RESERVE = 32 * 1024
 """Bytes that may be wanted for scratch. Only when they could be too many is it worth lowering the kernel to
@@ -93,6 +94,8 @@ def _allocated(scheduled: Scheduled) -> Allocated:
         slots[life.buffer] = Slot(_lowest(size, alignment, others), size, life.first, life.last)
     total = max((s.offset + s.size for s in slots.values()), default=0)
     rings = channels_of(scheduled.body)
+    if teams_of(scheduled.kernel) > 1:
+        rings.append(turn_channel())
     barriers: dict[Channel, int] = {}
     for ring in rings:
         total = -(-total // 8) * 8

@@ -31,6 +31,8 @@ from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.rasterise import panel_of, permuted
 from tilebench.passes.stages import Selected
 from tilebench.passes.staging import PANEL, RESERVE, ring_bytes
+from tilebench.passes.turns import FACT as TEAMS
+from tilebench.passes.turns import wanted_teams
 from tilebench.targets.nvidia import multiprocessors
 
 SECTION = 16
@@ -130,6 +132,9 @@ def _going_round(
     end, step = const(tiles) if stop is None else stop, const(blocks)
     body = For(tile, block, end, seq(*names, kernel.body), step=step, loc=kernel.loc)
     attributes = {k: v for k, v in kernel.attributes.items() if k != "swizzle_panel"}
+    teams = wanted_teams(kernel) if stop is None else 1
+    if teams > 1:
+        attributes[TEAMS] = teams
     return replace(
         kernel,
         grid=(const(min(blocks, tiles)),),

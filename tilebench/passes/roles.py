@@ -25,6 +25,7 @@ from tilebench.ops.reduce import Reduce
 from tilebench.passes.occupied import PRODUCER_REGISTERS, blocks_per_sm, consumer_registers
 from tilebench.passes.specialise import WARPGROUP
 from tilebench.passes.stages import Partitioned, Reason, RoleSpec, Selected
+from tilebench.passes.turns import teams_of
 
 PRODUCER = "producer"
 
@@ -67,7 +68,8 @@ def partition(selected: Selected) -> Partitioned:
                 Reason(f"as the earlier product into {g.c.buffer.name}", g.loc, _places(earlier[1])),
             )
         grids[g], reasons[g] = grid, reason
-    roles, registers = _roles(kernel.thread_count, selected.specialised, blocks_per_sm(kernel))
+    threads = kernel.thread_count * teams_of(kernel)
+    roles, registers = _roles(threads, selected.specialised, blocks_per_sm(kernel))
     return Partitioned(selected, roles, grids, reasons, registers)
 
 

@@ -227,6 +227,7 @@ class CudaExecutable:
             self._maps,
             [symbols[s] for s in self._extra],
             self._sizes(symbols) if self._workspaces else (),
+            overlap=bool(program.facts.get("overlap_launches")),
         )
 
     def bound(

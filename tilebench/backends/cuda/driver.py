@@ -248,6 +248,12 @@ class Gpu:
     # ---------------------------------------------------------------- kernels
 
     @cached_property
+    def launch_with(self) -> Callable[..., int]:
+        """cuLaunchKernelEx as a C function. Raises TargetError TB512 for a driver that has none."""
+        config = ctypes.POINTER(LaunchConfig)
+        return _function(self.api, "cuLaunchKernelEx", config, _POINTER, _POINTER, _POINTER)
+
+    @cached_property
     def encode_tensor_map(self) -> Callable[..., int]:
         """cuTensorMapEncodeTiled as a C function. Raises TargetError TB512 for a driver that has none."""
         return _function(
@@ -295,6 +301,28 @@ def _launcher(api: Any) -> Callable[..., int]:
     return _function(api, "cuLaunchKernel", _POINTER, *(_UNSIGNED,) * 7, _POINTER, _POINTER, _POINTER)
 
 
+PROGRAMMATIC = 6
+"""CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute: a number and a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((name, _UNSIGNED) for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")),
+        ("shared_bytes", _UNSIGNED),
+        ("stream", _POINTER),
+        ("attributes", _POINTER),
+        ("count", _UNSIGNED),
+    )
+
+
 def _function(api: Any, name: str, *parameters: Any) -> Callable[..., int]:
     """A function of the driver as a C function of these parameters; its address is from the bindings."""
     code, address, _ = api.cuGetProcAddress(name.encode(), 12000, 0)
@@ -322,9 +350,14 @@ class LoadedKernel:
         self.launcher(grid, threads, shared_bytes)(stream, arguments)
 
     def launcher(
-        self, grid: tuple[int, int, int], threads: int, shared_bytes: int
+        self, grid: tuple[int, int, int], threads: int, shared_bytes: int, *, overlap: bool = False
     ) -> Callable[[int, int], None]:
-        """`launch` with all but (stream, arguments) settled, and already in C's form."""
+        """`launch` with all but (stream, arguments) settled, and already in C's form.
+
+        overlap: the kernel may be brought in while the one before it in the stream runs; it waits for it.
+        """
+        if overlap:
+            return self._overlapping(grid, threads, shared_bytes)
         shape = grid, threads, shared_bytes
         gpu, device = self.gpu, self.device
         enter, launch_kernel = gpu.enter, gpu.launch_kernel
@@ -344,6 +377,28 @@ class LoadedKernel:
                 run(stream, arguments)
 
         return run if gpu.devices == 1 else run_there
+
+    def _overlapping(
+        self, grid: tuple[int, int, int], threads: int, shared_bytes: int
+    ) -> Callable[[int, int], None]:
+        """`launcher` of a launch with the attribute that lets it overlap; settled once for each stream."""
+        enter, device, launch_kernel = self.gpu.enter, self.device, self.gpu.launch_with
+        handle, nothing = _POINTER(self._handle), _POINTER()
+        attribute = LaunchAttribute(PROGRAMMATIC, 0, (ctypes.c_int * 16)(1))
+        settled: dict[int, LaunchConfig] = {}
+
+        def run(stream: int, arguments: int) -> None:
+            enter(device)
+            config = settled.get(stream)
+            if config is None:
+                config = settled[stream] = LaunchConfig(
+                    *grid, threads, 1, 1, shared_bytes, stream, ctypes.addressof(attribute), 1
+                )
+            code = launch_kernel(config, handle, arguments, nothing)
+            if code:  # without the attribute it waits no less; what else is wrong is said there
+                self.launch(grid, threads, shared_bytes, stream, arguments)
+
+        return run
 
     def _mend(
         self, code: int, shape: tuple[tuple[int, int, int], int, int], stream: int, arguments: int

@@ -161,8 +161,12 @@ class _Printer:
         self._shared_memories()
         common, in_role = self._registers_by_role()
         self._declare_registers(common)
+        if overlaps := bool(program.facts.get("overlap_launches")):
+            self._call("launch_dependents", "launch_dependents()")
         if program.prologue is not None:
             self.stmt(program.prologue)
+        if overlaps:
+            self._call("wait_for_launches", "wait_for_launches()")
         if len(self.groups) == 1 and _covers(self.groups[0], program.threads):
             self.stmt(self.bodies[0])
         else:
@@ -192,10 +196,10 @@ class _Printer:
                 name = self._memory_name(argument)
                 self._note_type(argument.dtype)
                 c = c_name(argument.dtype)
-                if argument in self.written or views:
-                    texts.append(f"{c}* {'' if views else '__restrict__ '}{name}")
-                else:
-                    texts.append(f"const {c}* __restrict__ {name}")
+                # Loads of what nobody writes may be moved ahead of the wait for the launches before.
+                alone = "" if views or program.facts.get("overlap_launches") else "__restrict__ "
+                const = "" if argument in self.written or views else "const "
+                texts.append(f"{const}{c}* {alone}{name}")
             else:
                 self._note_type(argument.dtype)
                 texts.append(f"{c_name(argument.dtype)} {self._new_variable(argument)}")

@@ -422,6 +422,12 @@ for _count in (1, 2, 4):
     for _transpose in (False, True):
         _piece(*_ldmatrix(_count, _transpose), "shared_address")
 
+# ------------------------------------------------------------------ launches that overlap
+
+for _name, _what in (("launch_dependents", "launch_dependents"), ("wait_for_launches", "wait")):
+    _text = f'DEVICE void {_name}() {{\n  asm volatile("griddepcontrol.{_what};" ::: "memory");\n}}'
+    _piece(_name, _text, least=90)
+
 # ------------------------------------------------------------------ names of types, the closure over needs
 
 _C_NAMES = {

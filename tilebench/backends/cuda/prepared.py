@@ -24,11 +24,12 @@ class PreparedLaunch:
         maps: TensorMaps | None,
         extra: Sequence[int],
         workspaces: Sequence[int],
+        overlap: bool = False,
     ) -> None:
-        """shape: grid, threads, bytes of shared memory."""
+        """shape: grid, threads, bytes of shared memory; overlap: with the launch before it (it waits)."""
         self._kernel, self._pack, self._maps = kernel, pack, maps
         self._extra, self._workspaces = tuple(extra), tuple(workspaces)
-        self._run = kernel.launcher(*shape)
+        self._run = kernel.launcher(*shape, overlap=overlap)
 
     def launch(self, values: list[Any], stream: int) -> None:
         """Queue it with these addresses and numbers (the list is used up)."""

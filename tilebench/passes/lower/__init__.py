@@ -21,7 +21,9 @@ from tilebench.passes.lower.late_releases import with_late_releases
 from tilebench.passes.lower.rasterise import rasterised_blocks
 from tilebench.passes.lower.reused import without_idle_barriers
 from tilebench.passes.lower.statements import lower_stmt
+from tilebench.passes.lower.teams import lower_in_turn
 from tilebench.passes.lower.turns import with_turns
+from tilebench.passes.overlap import overlaps_launches
 from tilebench.passes.roles import PRODUCER
 from tilebench.passes.stages import Allocated, Lowered, Placed, Scheduled, Slot, Synchronised
 
@@ -50,6 +52,8 @@ def lower(stage: Synchronised) -> Lowered:
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
     }
     facts["fast_math"] = bool(kernel.configs.get("TL_ENABLE_FAST_MATH", False))
+    if overlaps_launches(kernel, b.target):
+        facts["overlap_launches"] = True
     if kernel.compile_flags:
         facts["compile_flags"] = kernel.compile_flags
     program = Program(
@@ -59,7 +63,7 @@ def lower(stage: Synchronised) -> Lowered:
         symbols=kernel.symbols,
         grid=kernel.grid,
         blocks=blocks,
-        thread=kernel.thread,
+        thread=b.every,
         threads=sum(r.threads for r in roles),
         roles=roles,
         registers=tuple(dict.fromkeys(b.registers_used)),
@@ -83,18 +87,23 @@ def _handed_over(stage: Synchronised, b: Builder, blocks: tuple[Var, ...]) -> tu
         b.emit(SetMaxRegisters(registers[specs.roles[0].name], True))
     timers.start(b, blocks)
     timers.begin(b)
-    start_counting(b, channels)
-    lower_stmt(b, stage.body)
+    if b.teams > 1:
+        lower_in_turn(b, stage.body, channels)
+    else:
+        start_counting(b, channels)
+        lower_stmt(b, stage.body)
     b.finish_stores()
     timers.end(b)
     producer = Builder(stage, beside=b)
     for s in permuted:
         producer.emit(s)
     producer.ranges = {**b.ranges, b.kernel.thread: producer.ranges[b.kernel.thread]}
+    if b.teams > 1:
+        producer.ranges[b.every] = (b.teams * b.threads, b.teams * b.threads + 127)
     if registers:
         producer.emit(SetMaxRegisters(registers[PRODUCER], False))
     timers.start(producer, blocks, b.timers)
-    lower_producer(producer, stage.body, channels)
+    lower_producer(producer, stage.body, [c for c in channels if c.buffers])
     b.registers_used += producer.registers_used
     consumer, produce = b.finish(), producer.finish()
     roles = tuple(

@@ -45,6 +45,7 @@ from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import MANY, divisor, flat_index
 from tilebench.passes.place_rules import find_by_place, storage_of
 from tilebench.passes.stages import Reason, Synchronised
+from tilebench.passes.turns import teams_of
 from tilebench.passes.uniform import per_thread_statements
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ class Builder:
         self.target = placed.partitioned.selected.typed.target
         self.threads = self.kernel.thread_count
         self.thread: Expr = self.kernel.thread
+        self.teams = teams_of(self.kernel)
+        self.every: Var = self.kernel.thread
+        """The thread of the program; `thread` is that of a team where consumers take turns."""
+        if self.teams > 1:
+            self.every = Var("tx", dtype=int32) if beside is None else beside.every
+        self.team: Expr = const(0)
         self.layouts: dict[Buffer, FragmentLayout | SharedLayout] = dict(placed.layouts)
         self.placed = placed
         self.conversions: list[Reason] = []
@@ -224,6 +231,10 @@ class Builder:
                 mine = binary("eq", self.thread // 128, const(i))
                 barrier = If(mine, Barrier(CONSUMERS + 1 + i, 128, because), barrier)
             self.emit(barrier)
+            return
+        if self.teams > 1:
+            first, second = (Barrier(CONSUMERS + k, self.threads, because) for k in range(2))
+            self.emit(If(binary("eq", self.team, const(0)), first, second))
             return
         number, threads = (CONSUMERS, self.threads) if self.specialised else (0, None)
         self.emit(Barrier(number, threads, because, reuse))

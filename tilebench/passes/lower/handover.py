@@ -132,7 +132,7 @@ def lower_release(b: Builder, s: Release) -> None:
 
 def lower_producer(b: Builder, body: Stmt, channels: list[Channel]) -> None:
     """The loops and conditions around the copies, and the copies, by one thread."""
-    with b.when(binary("eq", b.thread, const(b.kernel.thread_count))):
+    with b.when(binary("eq", b.every, const(b.teams * b.kernel.thread_count))):
         timers.begin(b)
         start_counting(b, channels)
         _produce_in(b, body, _needed(body))
@@ -229,7 +229,7 @@ def prologue(b: Builder, channels: list[Channel]) -> Stmt:
             inits.append(MBarrierInit(ring.barriers, const(i), 1))
             inits.append(MBarrierInit(ring.barriers, const(channel.stages + i), arrivals))
     inits.append(MBarrierInitFence())
-    first = binary("eq", b.kernel.thread, const(0))
+    first = binary("eq", b.every, const(0))
     ready = Barrier(because="the rings' barriers are ready")
     return seq(If(first, seq(*inits)), ready)
 
