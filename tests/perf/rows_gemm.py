@@ -86,26 +86,24 @@ def skinny_case(dtype: str, m: int = 64, n: int = 8192, k: int = 8192) -> Case:
 
 def e4m3_case(m: int = 8192, n: int = 8192, k: int = 8192) -> Case:
     """Operands of eight bits, both along K."""
-    make = partial(
-        programs.gemm, m, n, k, "float8_e4m3", "bfloat16", transpose_B=True, block_K=128, threads=256
-    )
+    make = partial(programs.gemm, m, n, k, "float8_e4m3", "bfloat16", transpose_B=True, block_K=128)
+    turns = {"TB_CONSUMERS_IN_TURN": True}
+    ahead = {"TB_OVERLAP_LAUNCHES": True}
     candidates = tuple(
         one(
-            f"128x{bn}x128 s{stages} p{panel}{' one block a tile' if configs else ''}",
-            partial(make, block_N=bn, num_stages=stages, panel=panel),
+            f"128x{bn}x128 s{stages} p{panel}{way}",
+            partial(make, block_N=bn, num_stages=stages, panel=panel, threads=128 if "turn" in way else 256),
             **configs,
         )
-        for bn, stages, panel, configs in (
-            (256, 4, 16, {}),
-            (256, 4, 8, {}),
-            (192, 4, 16, {}),
-            (192, 4, 8, {}),
-            (192, 5, 16, {}),
-            (224, 4, 16, {}),
-            (192, 4, 32, {}),
-            (256, 4, 4, {}),
-            (128, 5, 16, {}),
-            (256, 4, 16, {"TB_PERSISTENT": False}),
+        for bn, stages, panel, way, configs in (
+            (192, 4, 16, " in turn, launches overlap", {**turns, **ahead}),
+            (192, 4, 8, " in turn, launches overlap", {**turns, **ahead}),
+            (192, 4, 16, " in turn", turns),
+            (192, 4, 16, "", {}),
+            (256, 4, 16, "", {}),
+            (192, 5, 16, "", {}),
+            (128, 6, 16, " in turn", turns),
+            (256, 4, 16, " one block a tile", {"TB_PERSISTENT": False}),
         )
     )
 
