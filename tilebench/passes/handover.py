@@ -56,7 +56,7 @@ from tilebench.passes.regions import bound_indices, guarded_copies, root_of, use
 from tilebench.passes.schedule import key_tile_of, scheduled_op
 from tilebench.passes.stages import Placed, Reason, Schedule, Scheduled
 from tilebench.passes.staging import free_bytes, size_of
-from tilebench.passes.turns import teams_of
+from tilebench.passes.teams import teams_of
 from tilebench.passes.two_stages import buffers_of, depends, fragments_of, staged_order
 
 NO_OVERLAP = "TB_DISABLE_PRODUCT_OVERLAP"

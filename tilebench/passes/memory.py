@@ -24,7 +24,7 @@ from tilebench.ops.copy.bulk_reduce import NAME as REDUCE
 from tilebench.passes.handover import hand_over
 from tilebench.passes.regions import Touch, overwrites, own_touches, straight, touches
 from tilebench.passes.stages import Allocated, Scheduled, Slot
-from tilebench.passes.turns import teams_of, turn_channel
+from tilebench.passes.teams import teams_of, turn_channel
 
 SCRATCH_RESERVE = 32 * 1024
 """Bytes that may be wanted for scratch. Only when they could be too many is it worth lowering the kernel to

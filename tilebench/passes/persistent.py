@@ -31,8 +31,8 @@ from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.rasterise import panel_of, permuted
 from tilebench.passes.stages import Selected
 from tilebench.passes.staging import PANEL, RESERVE, ring_bytes
-from tilebench.passes.turns import FACT as TEAMS
-from tilebench.passes.turns import wanted_teams
+from tilebench.passes.teams import FACT as TEAMS
+from tilebench.passes.teams import wanted_teams
 from tilebench.targets.nvidia import multiprocessors
 
 SECTION = 16

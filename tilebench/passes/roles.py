@@ -25,7 +25,7 @@ from tilebench.ops.reduce import Reduce
 from tilebench.passes.occupied import PRODUCER_REGISTERS, blocks_per_sm, consumer_registers
 from tilebench.passes.specialise import WARPGROUP
 from tilebench.passes.stages import Partitioned, Reason, RoleSpec, Selected
-from tilebench.passes.turns import teams_of
+from tilebench.passes.teams import teams_of
 
 PRODUCER = "producer"
 

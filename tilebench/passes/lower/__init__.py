@@ -47,7 +47,7 @@ def lower(stage: Synchronised) -> Lowered:
     kernel = stage.kernel
     roles = with_late_releases(without_idle_fences(without_idle_barriers(roles)))
     if b.specialised:
-        roles = with_turns(roles, kernel.thread, kernel.configs)
+        roles = with_turns(roles, b.every, kernel.configs) if b.teams == 1 else roles
     facts: dict[str, Any] = {
         k: v for k, v in kernel.attributes.items() if isinstance(v, int | float | str | bool)
     }

@@ -45,7 +45,7 @@ from tilebench.layouts.digits import digit_terms
 from tilebench.passes.indices import MANY, divisor, flat_index
 from tilebench.passes.place_rules import find_by_place, storage_of
 from tilebench.passes.stages import Reason, Synchronised
-from tilebench.passes.turns import teams_of
+from tilebench.passes.teams import teams_of
 from tilebench.passes.uniform import per_thread_statements
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""Consumers in turn (passes/turns.py) as thread code: the same statements for each team, every other tile."""
+"""Consumers in turn (passes/teams.py) as thread code: the same statements for each team, every other tile."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tilebench.errors import InternalError
+from tilebench.errors import InternalError, TargetError
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import Expr, Var, binary, const, select
 from tilebench.ir.hopper import MBarrierArrive, MBarrierWait
@@ -14,7 +14,7 @@ from tilebench.passes.lower.builder import Builder
 from tilebench.passes.lower.handover import ring_of, start_counting
 from tilebench.passes.lower.statements import lower_for, lower_stmt
 from tilebench.passes.specialise import WARPGROUP
-from tilebench.passes.turns import rounds_of, tile_loop
+from tilebench.passes.teams import IN_TURN, rounds_of, tile_loop
 
 
 def lower_in_turn(b: Builder, body: Stmt, channels: list[Channel]) -> None:
@@ -63,6 +63,14 @@ def lower_in_turn(b: Builder, body: Stmt, channels: list[Channel]) -> None:
             lower_for(b, own, one_tile)
         else:
             lower_stmt(b, part)
+    if b.scratch_needed:
+        raise TargetError(
+            "TB520",
+            "consumers cannot take turns: threads of this kernel exchange values through shared memory",
+            at=b.kernel.loc,
+            why=f"each team would need scratch of its own ({b.scratch_needed} bytes)",
+            fix=f"leave {IN_TURN} out",
+        )
 
 
 def _skip(b: Builder, ring: Channel, rounds: int) -> None:

@@ -10,13 +10,27 @@ from __future__ import annotations
 from tilebench.ir.dtype import int32
 from tilebench.ir.expr import const, int_value
 from tilebench.ir.rewrite import walk
-from tilebench.ir.tile import Acquire, Buffer, Channel, For, Kernel, Pipelined, Produce, Seq, Stmt
+from tilebench.ir.tile import (
+    Acquire,
+    Buffer,
+    Channel,
+    For,
+    Kernel,
+    Pipelined,
+    Produce,
+    Seq,
+    Stmt,
+    TileOp,
+)  # fmt: skip
+from tilebench.ops.copy import Copy
+from tilebench.ops.elementwise import Fill
+from tilebench.ops.gemm import Gemm
 from tilebench.passes.occupied import blocks_per_sm
 from tilebench.passes.specialise import WARPGROUP
 
 IN_TURN = "TB_CONSUMERS_IN_TURN"
-"""Pass config: True lets the one consumer warpgroup of persistent blocks be two, in turn; False, and left
-out, does not."""
+"""Pass config: True lets the one consumer warpgroup of persistent blocks be two, in turn, where the kernel
+has nothing but copies, products and elementwise work; False, and left out, does not."""
 FACT = "teams"
 """The kernel's attribute: consumers that go through the tiles in turn."""
 TEAMS = 2
@@ -34,7 +48,8 @@ def wanted_teams(kernel: Kernel) -> int:
     loops = [n for n in walk(kernel.body) if isinstance(n, Pipelined)]
     if len(loops) != 1 or rounds_of(loops[0]) is None:
         return 1
-    return TEAMS
+    alone = all(isinstance(n, Copy | Gemm | Fill) for n in walk(kernel.body) if isinstance(n, TileOp))
+    return TEAMS if alone else 1  # (folds need scratch and barriers of the block's)
 
 
 def rounds_of(loop: For | Pipelined) -> int | None:
