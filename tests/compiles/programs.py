@@ -338,6 +338,7 @@ def pairs(arch: str) -> Program:
             *(call(f"f16x2_{name}", [word, word], uint32) for name in ("add", "sub", "mul")),
             call("f16x2_fma", [word, word, word], uint32),
             call("f16x2", [single, single], uint32),
+            call("f16x2_finite", [single, single], uint32),
             call("in_register", [word], uint32),
         ]
 

@@ -10,8 +10,9 @@ from tests.kernels.programs_mamba import LOG2E
 from tests.kernels.running import checked, run
 from tilebench.ir.hopper import BulkStore
 from tilebench.ir.rewrite import walk
+from tilebench.ir.tile import Acquire, If, Issue, Wait
 from tilebench.kernel.decorator import compile
-from tilebench.passes.stages import Lowered
+from tilebench.passes.stages import Lowered, Scheduled
 
 
 def inputs(seed: int, decay: float, heads: int = 2, chunks: int = 1, chunk: int = 256) -> list[torch.Tensor]:
@@ -30,9 +31,10 @@ def inputs(seed: int, decay: float, heads: int = 2, chunks: int = 1, chunk: int 
 def split(values: list[torch.Tensor]) -> list[torch.Tensor]:
     """The arguments of `chunk_scan_split`: U and W, as `chunk_scan_weights` makes them, in place of dt."""
     cb, x, dt, a, *rest = values
-    rows = a.shape[-1] // 2
+    tile = a.shape[-1] // 4
     u = a.float() * LOG2E - dt.float().log2()
-    w = (a[..., rows - 1 : rows].float() * LOG2E - u[..., :rows]).exp2().half()
+    last = a[..., tile - 1 :: tile].float().repeat_interleave(tile, -1) * LOG2E
+    w = (last - u).exp2().half()
     return [cb, x, u, w, a, *rest]
 
 
@@ -86,7 +88,19 @@ def test_few_exponentials_and_products_of_pairs() -> None:
     built = kernel.executable.built
     assert not built.spill_bytes
     assert not built.warnings
-    text = disassemble(built.binary).text
-    exponentials = sum("MUFU.EX2" in line for line in text.splitlines())
-    assert exponentials <= 3 * 32 + 16, "of two square tiles, one of them with and one without a mask"
-    assert sum("HMUL2" in line for line in text.splitlines()) >= 32 + 2 * 16 + 8
+    lines = disassemble(built.binary).text.splitlines()
+    exponentials = sum("MUFU.EX2" in line for line in lines)
+    assert exponentials <= 2 * 32 + 8, "of a square tile for each warpgroup"
+    assert sum("HMUL2" in line for line in lines) >= 3 * 32 + 2 * 16
+    assert sum("HFMA2" in line for line in lines) >= 2 * 16, "D, where the diagonal is"
+    assert sum("F2FP.SATFINITE" in line for line in lines) >= 2 * 16, "weights above the diagonal are finite"
+
+
+def test_a_block_waits_once_for_all_vectors_and_skips_what_is_not_there() -> None:
+    stages = compile(program(), target="emu:sm_90a").stages()
+    found = [*walk(stages.stage(Scheduled).body)]
+    rings = {n.channel.name for n in found if isinstance(n, Acquire)}
+    assert "A_s_u_s_w_s" in rings
+    (left,) = (n for n in found if isinstance(n, If) and any(isinstance(m, Issue) for m in walk(n)))
+    assert sum(isinstance(n, Issue) and bool(n.ops) for n in walk(left)) == 2
+    assert not any(isinstance(n, Wait) for n in walk(left))

@@ -140,7 +140,7 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
                     partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
                 ),
             )
-            for block_H in (8, 16, 20)
+            for block_H in (16, 20, 40)
         )
         candidates = (*both(split), *shared, candidates[2])
     else:
@@ -182,7 +182,7 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
 
         if which == "chunk-scan":
             u = torch.empty(batch, heads, chunks, chunk, device="cuda")
-            w = torch.empty(batch, heads, chunks, chunk // 2, **kind)
+            w = torch.empty(batch, heads, chunks, chunk, **kind)
 
             def bind(kernels: Sequence[Any], candidate: Candidate) -> Run:
                 del candidate

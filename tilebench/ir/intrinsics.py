@@ -107,6 +107,13 @@ INTRINSICS = _table(
         for name, n in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3))
     ),
     Intrinsic("f16x2", 2, "uint32", "two float32 rounded to float16, the first low", per_thread=True),
+    Intrinsic(
+        "f16x2_finite",
+        2,
+        "uint32",
+        "two float32 rounded to float16, the first low; what is beyond its numbers to the nearest of them",
+        per_thread=True,
+    ),
     Intrinsic("in_register", 1, "same", "x, which no compiler takes for a constant", per_thread=True),
     Intrinsic("dp4a", 3, "int32", "c + sum of four int8 products packed in two int32"),
 )

@@ -13,6 +13,10 @@ fragments and rings that it uses allow. In a pipelined loop two products more ca
 * with TB_STAGES_BY_HAND, statements to which `stage=` gives the later of two stages run in the next
   iteration, at their place in `order=` (`by_stages`).
 
+Products under a condition that the block meets as one stay under way behind it: where it does not hold, empty
+groups stand for them, so that waits count the same (`conditional`). Small tiles that threads read are one
+ring (`gathered`), given back behind a bulk store's fence where there is one (`_fenced`).
+
 The body's text shows all of it; `Schedule.reason` says what was chosen.
 """
 
@@ -47,6 +51,7 @@ from tilebench.ir.tile import (
 )  # fmt: skip
 from tilebench.ops.copy import Copy
 from tilebench.ops.copy.bulk import NAME as BULK
+from tilebench.ops.copy.bulk import STORE
 from tilebench.ops.gemm import Gemm
 from tilebench.ops.gemm.wgmma import NAME as WGMMA
 from tilebench.passes.masks import ALWAYS, cleared_when
@@ -71,6 +76,9 @@ BY_HAND = "TB_STAGES_BY_HAND"
 AHEAD = "TB_TILES_AHEAD"
 """Pass config: False keeps tiles that persistent blocks bring once for a tile of the result from having two
 versions, where there is room, so that the next ones come while the last are in use."""
+
+SMALL = 1024
+"""Bytes of a tile that is never waited for alone, where threads read another one like it."""
 
 Overlap = Literal["", "carried", "trailing"]
 
@@ -125,6 +133,8 @@ class _Handover:
         self.origins: dict[Stmt, Stmt] = {}
         """Products with other fields -> as they were written."""
         self.versions: dict[Buffer, int] = {}
+        self.inside: dict[If, list[Stmt] | None] = {}
+        """Conditions -> what is under them, where products stay under way behind them."""
         self.token = Token("products", "wgmma")
         self.ranges: dict[Var, Interval] = {
             v: (0, n - 1)
@@ -233,17 +243,41 @@ class _Handover:
             users = [i for i, p in enumerate(rest) if copy.destination.buffer in buffers_of(p)]
             if users:
                 groups.setdefault((users[0], users[-1]), []).append(copy)
+        groups = self.gathered(groups, rest)
         rings: list[_Ring] = []
         for (first, last), members in groups.items():
             buffers = tuple(c.destination.buffer for c in members)
             name = "_".join(b.name for b in buffers)
-            products_only = all(self.is_product(p) for p in rest if buffers_of(p) & set(buffers))
+            products_only = all(self.only_products(p, buffers) for p in rest if buffers_of(p) & set(buffers))
             slot, phase = (Buffer(f"{name}_{what}", (const(1),), int32, "var") for what in ("slot", "phase"))
             channel = Channel(name, buffers, stages, slot, phase, products_only)
             self.versions.update(dict.fromkeys(buffers, stages))
             threads = any(self.threads_read(p, frozenset(buffers)) for p in rest)
             rings.append(_Ring(channel, rest[first], rest[last], tuple(members), threads_read=threads))
         return rings, rest
+
+    def gathered(
+        self, groups: dict[tuple[int, int], list[Copy]], rest: Sequence[Stmt]
+    ) -> dict[tuple[int, int], list[Copy]]:
+        """Small tiles that threads read in one ring, from the first use of any to the last one."""
+
+        def small(copies: Sequence[Copy]) -> bool:
+            buffers = frozenset(c.destination.buffer for c in copies)
+            read = any(self.threads_read(p, buffers) for p in rest)
+            return read and all(size_of(b) <= SMALL for b in buffers)
+
+        together = [k for k, copies in groups.items() if small(copies)]
+        if len(together) < 2:
+            return groups
+        whole = min(a for a, _ in together), max(b for _, b in together)
+        kept = {k: v for k, v in groups.items() if k not in together}
+        return {**kept, whole: [*kept.get(whole, []), *(c for k in together for c in groups[k])]}
+
+    def only_products(self, s: Stmt, buffers: Sequence[Buffer]) -> bool:
+        """Whether only products on warpgroups, which may be under a condition, use these tiles."""
+        if isinstance(s, If) and self.conditional(s) is not None:
+            return all(self.only_products(p, buffers) for p in _parts(s.then) if buffers_of(p) & set(buffers))
+        return self.is_product(s)
 
     def threads_read(self, s: Stmt, buffers: frozenset[Buffer]) -> bool:
         """Whether something else than products reads these tiles in a statement."""
@@ -282,6 +316,7 @@ class _Handover:
         """
         out: list[Stmt] = []
         flying: list[_Flight] = []
+        alike = carried is None and not late and not any(r.lagging for r in rings)
 
         def land(count: int) -> None:
             # What goes back an iteration late does so at once: its place is wanted for the next copy.
@@ -300,7 +335,9 @@ class _Handover:
         for part in parts:
             used = fragments_of(part)
             out += [Acquire(r.channel, loc=r.copies[0].loc) for r in rings if r.first is part]
-            blocking = [k for k, f in enumerate(flying) if self.conflict(f, part, used)]
+            inner = self.conditional(part) if alike and isinstance(part, If) else None
+            steps = [(p, fragments_of(p)) for p in inner] if inner is not None else [(part, used)]
+            blocking = [k for k, f in enumerate(flying) if any(self.conflict(f, p, u) for p, u in steps)]
             if blocking:
                 if pinned is part and self.configs.get(PIN_WAIT, False):
                     held = next((r for r in rings if r.channel in flying[blocking[-1]].channels), None)
@@ -317,8 +354,7 @@ class _Handover:
             if self.is_product(part):
                 issue = Issue(self.token, (part,), loc=part.loc)
                 out.append(Versioned(before, issue) if before else issue)
-                reads = frozenset(r.channel for r in rings if buffers_of(part) & set(r.channel.buffers))
-                flight = _Flight(part, used, reads)
+                flight = self.flight(part, rings)
                 flying.append(flight)
                 for ring in ending:
                     if ring.lagging:
@@ -332,8 +368,14 @@ class _Handover:
                     out.append(Wait(self.token, 1))
                     out.extend(flight.after)
                 continue
-            visited = self.visit(part, in_loop)
-            out.extend([Versioned(before, seq(*visited))] if before else visited)
+            if inner is not None and isinstance(part, If):
+                flying += [self.flight(p, rings) for p in inner if self.is_product(p)]
+                then = [Issue(self.token, (p,), loc=p.loc) if self.is_product(p) else p for p in inner]
+                nothing = [Issue(self.token, (), loc=p.loc) for p in inner if self.is_product(p)]
+                out.append(dataclasses.replace(part, then=seq(*then), orelse=seq(*nothing)))
+            else:
+                visited = self.visit(part, in_loop)
+                out.extend([Versioned(before, seq(*visited))] if before else visited)
             for ring in ending:
                 release = Release(ring.channel, "own" if in_loop else "none", loc=part.loc)
                 if ring.lagging:
@@ -346,7 +388,38 @@ class _Handover:
         if carried is None:
             land(len(flying))
         out += [Release(r.channel, "none", True) for r in rings if r.lagging and r.first in parts]
-        return _fenced(out, frozenset(r.channel for r in rings if r.threads_read))
+        stores = frozenset(
+            p for p in out for q in _parts(p) if isinstance(q, Copy) and self.chosen(q) == STORE
+        )
+        return _fenced(out, frozenset(r.channel for r in rings if r.threads_read), stores)
+
+    def conditional(self, s: If) -> list[Stmt] | None:
+        """The statements under a condition that all threads meet alike, when its products may stay under way
+        behind it: where it does not hold, empty groups stand for them. Else None.
+        """
+        if s not in self.inside:
+            self.inside[s] = self.conditional_parts(s)
+        return self.inside[s]
+
+    def conditional_parts(self, s: If) -> list[Stmt] | None:
+        """What `conditional` remembers: a product has other fields each time that it is made."""
+        if s.orelse is not None or s in self.placed.partitioned.selected.typed.per_thread:
+            return None
+        parts = self.folded(_parts(s.then))
+        flying: list[_Flight] = []
+        for p in parts:
+            if any(self.conflict(f, p, fragments_of(p)) for f in flying):
+                return None
+            if self.is_product(p):
+                flying.append(self.flight(p, ()))
+            elif any(self.concerns(n) for n in walk(p)):
+                return None
+        return parts if flying else None
+
+    def flight(self, p: Gemm, rings: Sequence[_Ring]) -> _Flight:
+        """A product that starts, and what it holds until it ends."""
+        reads = frozenset(r.channel for r in rings if buffers_of(p) & set(r.channel.buffers))
+        return _Flight(p, fragments_of(p), reads)
 
     def conflict(self, f: _Flight, part: Stmt, used: frozenset[Buffer]) -> bool:
         """Whether a statement must wait for a product under way."""
@@ -646,14 +719,19 @@ class _Ring:
     threads_read: bool = False
 
 
-def _fenced(parts: Sequence[Stmt], read: frozenset[Channel]) -> list[Stmt]:
-    """Tiles that threads have read go back together, with the last of them, behind one fence: it is dear."""
+def _fenced(parts: Sequence[Stmt], read: frozenset[Channel], stores: frozenset[Stmt]) -> list[Stmt]:
+    """Tiles that threads have read go back together, with the last of them, behind one fence: it is dear.
+    stores: bulk stores, which need one of all threads too; behind the last one they need none of their own.
+    """
     late = [p for p in parts if isinstance(p, Release) and p.give != "none" and p.channel in read]
     if not late:
         return list(parts)
     together = [dataclasses.replace(late[0], fence=True), *late[1:]]
     out = [p for p in parts if p not in late[:-1]]
     at = out.index(late[-1])
+    last = max((k for k, p in enumerate(out) if p in stores), default=at)
+    if last > at:
+        return [*out[:at], *out[at + 1 : last + 1], *together, *out[last + 1 :]]
     return [*out[:at], *together, *out[at + 1 :]]
 
 

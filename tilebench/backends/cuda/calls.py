@@ -182,6 +182,8 @@ _SPECIAL: dict[str, Callable[[Values, Call], Text]] = {
     "activemask": lambda values, e: ("__activemask()", POSTFIX),
     "ldexp": _scale,
     "dp4a": lambda values, e: (f"__dp4a({', '.join(values.text(a, TERNARY) for a in e.args)})", POSTFIX),
-    **dict.fromkeys(("f16x2", "f16x2_add", "f16x2_sub", "f16x2_mul", "f16x2_fma", "in_register"), _of_pair),
+    **dict.fromkeys(
+        ("f16x2", "f16x2_add", "f16x2_sub", "f16x2_mul", "f16x2_fma", "f16x2_finite", "in_register"), _of_pair
+    ),
     "pow": lambda values, e: values.power(e.args[0], e.args[1], e.dtype),
 }  # fmt: skip

@@ -94,6 +94,16 @@ _piece(
         '"f"(low), "f"(high)',
     ),
 )
+_piece(
+    "f16x2_finite",
+    _instruction(
+        "f16x2_finite(float low, float high)",
+        "unsigned",
+        "cvt.rn.satfinite.f16x2.f32 %0, %2, %1",
+        '"=r"(r)',
+        '"f"(low), "f"(high)',
+    ),
+)
 # The number of a multiprocessor is below 65536, which no compiler knows.
 _piece(
     "in_register",

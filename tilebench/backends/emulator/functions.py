@@ -139,9 +139,9 @@ def _of_pairs(name: str) -> Function:
     """Arithmetic of two float16 at once: each result is rounded once."""
 
     def apply(*values: Any) -> Any:
-        if name == "f16x2":
+        if name in ("f16x2", "f16x2_finite"):
             parts = np.stack(np.broadcast_arrays(*(np.asarray(v, np.float32) for v in values)), axis=-1)
-            found = parts.astype(np.float16)
+            found = (parts if name == "f16x2" else np.clip(parts, -65504, 65504)).astype(np.float16)
         else:
             a, b, *rest = (_halves(v).astype(np.float64) for v in np.broadcast_arrays(*values))
             match name:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 DISABLED = "TB_DISABLE_PACKED_HALVES"
 """Pass config: arithmetic of float16 one element at a time, by way of float32."""
 ARITHMETIC = {"mul": "f16x2_mul", "add": "f16x2_add", "sub": "f16x2_sub"}
+POWERS = ("exp", "exp2", "exp10")
+LARGEST = 65504.0
+"""Of float16. A conversion of two floats that stops there is one instruction, as the one that does not."""
 MOST_WORDS = 64
 """Registers that the words of a nest may take."""
 MAGIC = 0x6400
@@ -118,7 +121,8 @@ def _gains(value: Expr) -> bool:
     """Whether the value is worth it: it is made by arithmetic of float16."""
     if isinstance(value, Select):
         return _is_zero(value.orelse) and _gains(value.then)
-    return isinstance(value, Binary) and value.op in ARITHMETIC and value.dtype == float16
+    arithmetic = isinstance(value, Binary) and value.op in ARITHMETIC
+    return (arithmetic or _is_fma(value)) and value.dtype == float16
 
 
 def _coordinates(nest: Nest) -> dict[Var, Any] | None:
@@ -240,7 +244,23 @@ def _packs(low: Expr, high: Expr) -> bool:
     """Whether the arithmetic at the top can be done on both."""
     if isinstance(low, Select) and isinstance(high, Select):
         return _packs(low.then, high.then)
+    if _is_fma(low) and _is_fma(high):
+        return True
     return isinstance(low, Binary) and isinstance(high, Binary) and low.op == high.op
+
+
+def _is_fma(e: Expr) -> TypeGuard[Call]:
+    return isinstance(e, Call) and e.name == "fma"
+
+
+def _bounded(e: Expr) -> Expr | None:
+    """x of `cast(min(x, 65504.0))`, a power: it is not negative, so that the bound is that of float16."""
+    if not isinstance(e, Cast) or not isinstance(e.value, Binary) or e.value.op != "min":
+        return None
+    power, bound = e.value.left, e.value.right
+    if not isinstance(power, Call) or power.name not in POWERS or not isinstance(bound, Const):
+        return None
+    return power if float(bound.value) == LARGEST and power.dtype == float32 else None
 
 
 def _is_zero(e: Expr) -> bool:
@@ -271,9 +291,15 @@ def _pack(low: Expr, high: Expr) -> Expr:
                 return small
         parts = _pack(low.left, high.left), _pack(low.right, high.right)
         return Call(ARITHMETIC[low.op], parts, dtype=uint32)
+    if _is_fma(low) and _is_fma(high):
+        parts = tuple(_pack(a, b) for a, b in zip(low.args, high.args, strict=True))
+        return Call("f16x2_fma", parts, dtype=uint32)
     small = _integers(low, high, 0)
     if small is not None:
         return small
+    powers = _bounded(low), _bounded(high)
+    if powers[0] is not None and powers[1] is not None:
+        return Call("f16x2_finite", (powers[0], powers[1]), dtype=uint32)
     if all(isinstance(x, Cast) and x.value.dtype == float32 for x in (low, high)):
         assert isinstance(low, Cast)
         assert isinstance(high, Cast)

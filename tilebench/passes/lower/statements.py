@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tilebench.errors import InternalError, located
 from tilebench.ir.expr import Const, Expr, Load, Var, binary, const, int_value, is_const, unary
-from tilebench.ir.hopper import WgmmaWait
+from tilebench.ir.hopper import WgmmaCommit, WgmmaFence, WgmmaWait
 from tilebench.ir.rewrite import seq, walk
 from tilebench.ir.simplify import bounds
 from tilebench.ir.thread import CpAsyncCommit, CpAsyncWait, Memory, SyncWarp
@@ -340,6 +340,9 @@ def _issue(b: Builder, s: Issue) -> None:
     b.asynchronous = before
     if s.token.kind == "cp_async":
         b.emit(CpAsyncCommit())
+    if s.token.kind == "wgmma" and not s.ops:
+        b.emit(WgmmaFence(()))
+        b.emit(WgmmaCommit())
 
 
 # -- ops -----------------------------------------------------------------------------------------------------
