@@ -20,7 +20,18 @@ from tilebench import config
 from tilebench.errors import TargetError, TypeTileError
 from tilebench.ir.dtype import DTYPES, bool_, decode, encode, float32, int32, parse_dtype, uint32
 from tilebench.ir.expr import Expr, Var, binary, call, const, select
-from tilebench.ir.tile import Assert, Break, Buffer, Continue, Kernel, Print, SyncThreads
+from tilebench.ir.tile import (
+    Assert,
+    Break,
+    Buffer,
+    Continue,
+    For,
+    Kernel,
+    Print,
+    Seq,
+    Store,
+    SyncThreads,
+)
 from tilebench.ops.atomic import atomic_add
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear
@@ -499,3 +510,24 @@ def test_empty_grids_and_empty_tensors_do_nothing() -> None:
     with d.parallel(4) as (i,):
         d.store(x, (d.blocks[0], i), 1.0)
     run_native(d.kernel(), np.zeros((0, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step"),
+    [
+        (2**31 - 2, 2**31 - 1, 4),
+        (2 - 2**31, 1 - 2**31, -4),
+        (2**31 - 9, 2**31 - 1, 3),
+        (9 - 2**31, 1 - 2**31, -3),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_loop_ends_where_its_variable_would_wrap(start: int, stop: int, step: int, known: bool) -> None:
+    d = Draft("ends")
+    a, b, by, y = d.scalar("a"), d.scalar("b"), d.scalar("by"), d.tensor("Y", (2,), "int32", "out")
+    k = Var("k", dtype=int32)
+    body = Seq((Store(y, (const(0),), y[0] + 1), Store(y, (const(1),), k)))
+    d.add(Store(y, (const(0),), const(0)), For(k, a, b, body, const(step) if known else by))
+    got = np.zeros(2, np.int32)
+    run_native(d.kernel(), start, stop, step, got)
+    assert got.tolist() == [len(range(start, stop, step)), range(start, stop, step)[-1]]

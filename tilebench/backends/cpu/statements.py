@@ -151,10 +151,10 @@ class Statements(Updates):
         self.put(f"store {kind} {start.name}, ptr {slot}")
         self.start(head)
         value = V(self.op(f"load {kind}, ptr {slot}"), s.var.dtype)
+        up = self.compare("icmp sgt", step, self.constant(0, step.dtype)) if known is None else step
         if known is not None:
             going = self.compare("icmp slt" if known > 0 else "icmp sgt", value, stop)
         else:
-            up = self.compare("icmp sgt", step, self.constant(0, step.dtype))
             going = self.choose(
                 up, self.compare("icmp slt", value, stop), self.compare("icmp sgt", value, stop)
             )
@@ -167,9 +167,17 @@ class Statements(Updates):
         self.statement(s.body)
         self.loops.pop()
         self.start(again)
-        following = self.op(f"add {kind} {value.name}, {step.name}")
-        self.put(f"store {kind} {following}, ptr {slot}")
-        self.jump(head)
+        following = V(self.op(f"add {kind} {value.name}, {step.name}"), s.var.dtype)
+        self.put(f"store {kind} {following.name}, ptr {slot}")
+        if _may_wrap(s, known, last):
+            wrapped = self.compare("icmp slt", following, value)
+            if known is None:
+                wrapped = self.choose(up, wrapped, self.compare("icmp sgt", following, value))
+            elif known < 0:
+                wrapped = self.compare("icmp sgt", following, value)
+            self.branch(wrapped.name, leave, head)
+        else:
+            self.jump(head)
         self.start(leave)
 
     def repeat(self, s: While) -> None:
@@ -343,6 +351,14 @@ def _pure_index(e: Expr) -> bool:
 
 
 _COSTLY = frozenset({"floordiv", "floormod", "truncdiv", "truncmod", "pow", "shl", "shr"})
+
+
+def _may_wrap(s: For, step: int | None, stops: tuple[int, int] | None) -> bool:
+    """Whether the value after the last one may be beyond the loop variable's type, and so start anew."""
+    if step is None or stops is None:
+        return step not in (1, -1)
+    end = 1 << (s.var.dtype.bits - 1)
+    return stops[1] - 1 + step >= end if step > 0 else stops[0] + 1 + step < -end
 
 
 def _short(s: For) -> bool:
