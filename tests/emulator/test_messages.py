@@ -100,3 +100,33 @@ def test_a_launch_with_checks_off_runs_the_same_program() -> None:
     assert (c == a.T).all()
     assert executable.result is not None
     assert all(x.requests == 0 for x in executable.result.counts.accesses)
+
+
+@T.prim_func
+def stepping(n: T.int32, C: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32) as bx:
+        for k in T.serial(0, 8, n):
+            C[k] = k
+
+
+@T.prim_func
+def stepping_apart(S: T.Tensor((32,), "int32"), C: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32) as bx:
+        tx = T.get_thread_binding()
+        if tx < 30:
+            for k in T.serial(0, 8, S[tx]):
+                C[tx] = k
+
+
+@pytest.mark.parametrize("program", [stepping, stepping_apart])
+def test_a_step_of_zero_stops_the_block_and_names_the_loop(program: Any) -> None:
+    steps = np.ones(32, np.int32)
+    steps[30:] = 0
+    c = np.zeros(32, np.int32)
+    kernel = tilebench.compile(program, target="emu")
+    kernel(steps if program is stepping_apart else 1, c)
+    assert c[7] == 7
+    steps[3] = 0
+    error = error_of(program, steps if program is stepping_apart else 0, c)  # type: ignore[arg-type]
+    assert error.code == "TB270"
+    assert "for k in T.serial" in line_of(error)

@@ -340,6 +340,14 @@ class Block:
                 code="TB263",
             )
 
+    def endless(self, at: Loc | None) -> None:
+        """A loop with step 0 stops the block."""
+        key = ("step", at)
+        if not self.machine.findings.known(*key):
+            text = f"a loop with step 0 never ends, at {line(at)} (block {self.name})"
+            self.machine.findings.add(key, "step", "error", text, (at,), "use a step other than 0", "TB270")
+        raise StopBlock("a loop with step 0")
+
     def assertion(self, message: str, thread: int, at: Loc | None) -> None:
         """A device assertion that failed stops the block."""
         key = ("assert", at, message)

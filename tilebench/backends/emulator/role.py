@@ -196,6 +196,13 @@ class Role:
         if bad.any():
             self.block.assertion(message, int(self.tid[int(np.argwhere(bad)[0][-1])]), at)
 
+    def check_step(self, step: Any, mask: Any, at: Loc | None) -> None:
+        """A step of a loop that is only known now: 0 stops the block."""
+        zero = np.broadcast_to(np.asarray(step) == 0, np.broadcast_shapes(np.shape(step), (self.threads,)))
+        merged = self.merge(mask)
+        if zero.any() and (merged is None or bool((zero & merged).any())):
+            self.block.endless(at)
+
     def show(self, message: str, values: tuple[Any, ...], mask: Any) -> None:
         """T.print: a line for each active thread, or one where every thread prints the same."""
         active = self.active(mask)

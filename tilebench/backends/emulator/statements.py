@@ -326,6 +326,9 @@ class Statements(Emitter):
                 self._unrolled(s, range(start, stop, step))
                 return
         first, last, by = (self.value(e) for e in (s.start, s.stop, s.step))
+        if step is None:
+            at = self.constant(s.loc or self.at)
+            self.put(f"rs.check_step({by.code}, {self.mask_code}, {at})")
         if first.uniform and last.uniform and by.uniform:
             self._loop(lambda frame: self._counted(s, frame, first, last, by))
         else:
