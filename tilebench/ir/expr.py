@@ -261,6 +261,14 @@ def as_expr(value: Any, dtype: DType | None = None) -> Expr:
     if isinstance(value, Expr):
         return value if dtype is None else cast(value, dtype)
     if isinstance(value, bool | int | float):
+        if dtype is None and isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise TypeTileError(
+                "TB202",
+                f"the number {value if abs(value) < 2**128 else 'with ' + str(value.bit_length()) + ' bits'} "
+                "fits in no integer type",
+                why="the widest have 64 bits",
+                fix="use a smaller number, or a float: float(x)",
+            )
         return const(value, dtype)
     item = getattr(value, "item", None)
     if item is not None and getattr(value, "ndim", 0) == 0:
@@ -346,7 +354,7 @@ def _literal(value: Any, other: DType) -> Expr:
     if other.is_float:
         return const(value, other)
     fits = other.kind != "bool" and other.min <= value <= other.max
-    return const(value, other) if fits else const(value)
+    return const(value, other) if fits else as_expr(value)
 
 
 def binary(op: BinaryOp, left: Any, right: Any, loc: Loc | None = None) -> Expr:

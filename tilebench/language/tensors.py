@@ -51,7 +51,7 @@ def _extent(name: str, value: Any, at: Loc | None) -> Expr:
             "TB206",
             f"{name}: an extent is {value!r}",
             at=at,
-            why="extents are whole numbers or T.dynamic names",
+            why="extents are whole numbers below 2**63, or T.dynamic names",
             fix="T.Tensor((M, N), dtype)",
         ) from None
     number = int_value(e)
