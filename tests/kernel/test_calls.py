@@ -43,6 +43,13 @@ def x(n: int = 6) -> torch.Tensor:
     return torch.arange(n * 8).reshape(n, 8).float()
 
 
+@pytest.mark.parametrize("out_idx", ["Y", ["Y"], [1.0], 3, [-4]])
+def test_an_out_idx_that_is_no_tensor_of_the_program_is_refused(out_idx: Any) -> None:
+    with pytest.raises(TileError, match=r"out_idx .* is not a tensor parameter of scale") as caught:
+        tilebench.compile(define(TEXT, {}, cell="In[1]")[0], target="interp", out_idx=out_idx)
+    assert caught.value.code == "TB220"
+
+
 WRONG: dict[str, Callable[[], tuple[Any, ...]]] = {
     "too-few": lambda: (x(), 2.0),
     "too-many": lambda: (x(), 2.0, x(), x()),

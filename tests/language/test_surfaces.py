@@ -279,6 +279,9 @@ def test_a_function_knows_its_source() -> None:
     with pytest.raises(TileError) as caught:
         source_of(eval("lambda x: x", {}))
     assert caught.value.code == "TB103"
+    with pytest.raises(TileError, match="a lambda is no tile program") as caught:
+        parse_prim_func(lambda A: None)
+    assert caught.value.code == "TB103"
     with pytest.raises(TileError) as caught:
         parse_prim_func(cell("def main():\n    pass\n")["main"])
     assert caught.value.code == "TB110"

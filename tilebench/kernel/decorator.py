@@ -37,11 +37,15 @@ def with_outputs(kernel: tile.Kernel, out_idx: Any) -> tile.Kernel:
         return kernel
     count = len(kernel.params)
     positions: list[int] = []
-    for index in [out_idx] if isinstance(out_idx, int) else list(out_idx):
-        if not -count <= index < count or not isinstance(kernel.params[index].value, Buffer):
+    for index in [out_idx] if isinstance(out_idx, int | str) else list(out_idx):
+        if (
+            not isinstance(index, int)
+            or not -count <= index < count
+            or not isinstance(kernel.params[index].value, Buffer)
+        ):
             raise TypeTileError(
                 "TB220",
-                f"out_idx {index} is not a tensor parameter of {kernel.name}",
+                f"out_idx {index!r} is not a tensor parameter of {kernel.name}",
                 at=kernel.loc,
                 why=f"the parameters are {', '.join(p.name for p in kernel.params)}",
                 fix="out_idx=[-1] stands for the last parameter",

@@ -130,8 +130,15 @@ def parse_text(text: str, name: str, first_line: int = 1) -> ast.Module:
 
 def node_of(function: Callable[..., Any], source: Source) -> ast.FunctionDef:
     """The definition of a function in its source, found by its first line and name."""
-    tree = parse_text(source.text, source.name, source.first_line)
     code = function.__code__
+    if code.co_name == "<lambda>":
+        raise SyntaxTileError(
+            "TB103",
+            "a lambda is no tile program",
+            why="a program is read from its definition, and a lambda has no statements",
+            fix="write a function: def kernel(...), decorated with @T.prim_func",
+        )
+    tree = parse_text(source.text, source.name, source.first_line)
     found: list[ast.FunctionDef] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
