@@ -157,14 +157,9 @@ def memory_case(row: str, m: int = 8192, n: int = 8192, copies: int = 3) -> Case
         one(f"{bm} rows t{threads}", partial(factory, m, n, block_M=bm, threads=threads))
         for bm, threads in ((1, 128), (1, 256), (1, 512), (2, 256), (1, 1024), (2, 512))
     )
-    alone = {"TB_OVERLAP_LAUNCHES": False}
-    candidates += (
-        one("1 rows t512, launches apart", partial(factory, m, n, block_M=1, threads=512), **alone),
-    )
     if row == "rms_norm":
-        candidates += tuple(
-            one(f"1 rows t512, {k} blocks an SM", partial(factory, m, n, block_M=1, threads=512, blocks=k))
-            for k in (3, 4)
+        candidates += (
+            one("1 rows t512, 3 blocks an SM", partial(factory, m, n, block_M=1, threads=512, blocks=3)),
         )
 
     def prepare(folder: Path | None) -> Setup:

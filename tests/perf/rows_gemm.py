@@ -101,8 +101,6 @@ def e4m3_case(m: int = 8192, n: int = 8192, k: int = 8192) -> Case:
             (192, 4, 16, " in turn", turns),
             (192, 4, 16, "", {}),
             (256, 4, 16, "", {}),
-            (192, 5, 16, "", {}),
-            (128, 6, 16, " in turn", turns),
             (256, 4, 16, " one block a tile", {"TB_PERSISTENT": False}),
         )
     )
