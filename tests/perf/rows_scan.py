@@ -140,7 +140,7 @@ def mamba_case(which: str, batch: int = 8, seq: int = 4096, heads: int = 80) -> 
                     partial(programs_mamba.chunk_scan_split, batch, seq, heads, block_H=block_H),
                 ),
             )
-            for block_H in (16, 20, 40)
+            for block_H in (16, 40)
         )
         candidates = (*both(split), *shared, candidates[2])
     else:
