@@ -7,7 +7,7 @@ from typing import Any
 import tilebench.language as T
 
 
-def softmax_loop() -> Any:
+def softmax_loop(order: list[int] | None = None, stage: list[int] | None = None) -> Any:
     """Attention in which two warpgroups share the rows of the scores and the columns of the result."""
 
     @T.prim_func
@@ -25,7 +25,7 @@ def softmax_loop() -> Any:
             T.copy(Q, q)
             T.clear(o)
             T.fill(m, -T.infinity("float32"))
-            for i in T.Pipelined(4, num_stages=2):
+            for i in T.Pipelined(4, num_stages=2, order=order, stage=stage):
                 T.copy(K[i * 64, 0], k)
                 T.clear(s)
                 T.gemm(q, k, s, transpose_B=True, policy=T.GemmWarpPolicy.FullCol)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.passes.emulated import assert_emulated_is_interp
+from tests.passes.exchanging import softmax_loop
 from tests.passes.lowering import stage
 from tests.passes.pipelined_kernels import attention, pipelined_gemm
 from tilebench.ir.expr import Var, binary, const
@@ -18,6 +19,7 @@ from tilebench.ir.hopper import BulkLoad, BulkStore, SetMaxRegisters, Wgmma, Wgm
 from tilebench.ir.rewrite import transform, walk
 from tilebench.ir.tile import Acquire, For, If, Issue, Kernel, Pipelined, Produce, Release, Stmt, Wait
 from tilebench.ir.verify import verify_kernel, verify_program
+from tilebench.language.parse import parse_prim_func
 from tilebench.ops.copy import copy
 from tilebench.ops.elementwise import clear
 from tilebench.ops.examples import Draft
@@ -295,3 +297,13 @@ def test_an_order_given_by_hand_counts_the_statements_as_they_were_written(overl
     if not overlap:
         kernel = configured(kernel, TB_DISABLE_PRODUCT_OVERLAP=True)
     assert_emulated_is_interp(kernel, target=HOPPER)
+
+
+def test_a_tile_of_the_iteration_before_goes_back_when_its_product_is_over() -> None:
+    """It does not wait for the product of the next iteration, which was issued behind that one."""
+    kernel = parse_prim_func(softmax_loop(order=[-1, *range(6, 8), *range(6)], stage=[-1, 0, 0, *[1] * 6]))
+    kernel = configured(kernel, TB_STAGES_BY_HAND=True)
+    loops = [n for n in walk(stage(kernel, Scheduled).body) if isinstance(n, For)]
+    found = [n for n in walk(loops[0].body) if isinstance(n, Issue | Wait | Release)]
+    kinds = [(type(n).__name__, getattr(n, "pending", None)) for n in found]
+    assert kinds[:5] == [("Issue", None), ("Issue", None), ("Wait", 1), ("Release", None), ("Wait", 0)]

@@ -154,7 +154,6 @@ def mla_case(batch: int = 66, heads: int = 128, seq: int = 8192) -> Case:
         )
         for h, n, stages, threads, held, configs in (
             (64, 64, 2, 256, 192, UNIFORM), (64, 64, 2, 256, 192, {}), (64, 64, 2, 256, 128, UNIFORM),
-            (64, 64, 2, 256, 64, {}), (64, 32, 3, 256, 128, {}),
         )
     )  # fmt: skip
 
