@@ -22,7 +22,7 @@ from tilebench.ir.tile import Kernel
 from tilebench.kernel.roles import with_roles
 from tilebench.language.parse import parse_prim_func
 from tilebench.passes import persistent
-from tilebench.passes.stages import Lowered
+from tilebench.passes.stages import Lowered, Scheduled
 
 ASKED = {"TB_PERSISTENT": True, "TB_CONSUMERS_IN_TURN": True}
 BLOCKS = 4
@@ -112,6 +112,12 @@ def test_where_consumers_share_a_tile(kernel: Kernel) -> None:
 
 def test_only_where_it_is_asked_for() -> None:
     assert "teams" not in program_of(one_group(), TB_PERSISTENT=True).facts
+
+
+def test_the_schedule_says_so() -> None:
+    made = stage(configured(one_group(), **ASKED), Scheduled)
+    assert [s.ping_pong for s in made.schedules] == [True]
+    assert not any(s.ping_pong for s in stage(one_group(), Scheduled).schedules)
 
 
 def test_the_text() -> None:

@@ -699,6 +699,7 @@ class _Handover:
                 wanted=wanted,
                 pinned=overlap and bool(self.configs.get(PIN_WAIT, False)),
                 key_tile=key_tile_of(parts),
+                ping_pong=teams_of(self.placed.kernel) > 1,
             )
         )
 

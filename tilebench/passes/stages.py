@@ -137,8 +137,8 @@ class Schedule:
     shared memory has no room for so many. overlap: a product stays under way into the next iteration;
     pinned: ptxas may not move the wait for it ahead of the work that hides it; persistent: blocks go from
     tile to tile, instead of one block a tile; key_tile: how far an iteration gets along the dimension that is
-    summed (keys of attention, K of a gemm; 0 without a product); ping_pong: consumers take turns at the
-    tensor cores, which they never do (tests/perf/NOTES.md).
+    summed (keys of attention, K of a gemm; 0 without a product); ping_pong: each consumer warpgroup has tiles
+    of its own, and they multiply in turn (passes/teams.py).
     """
 
     loop: Pipelined
