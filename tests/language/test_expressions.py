@@ -227,6 +227,7 @@ def test_the_extent_of_a_slice_is_found_by_cancelling() -> None:
         ("s = T.alloc_shared((n,), 'float32')", "TB206", "not known"),
         ("s = T.alloc_shared((2**70,), 'float32')", "TB202", "fits in no integer type"),
         ("A[0, 0] = 2**70", "TB202", "fits in no integer type"),
+        ("A[0, 0] = A[0, 1] * 10**400", "TB202", "is no float32"),
         ("A[0, 0] = n + 2**200", "TB202", "with 201 bits"),
         ("s = T.alloc_shared((4,), 'float17')", "TB204", "did you mean float16?"),
         ("T.fill(A, T.infinity('int32'))", "TB203", "no infinity"),

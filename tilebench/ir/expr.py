@@ -232,7 +232,7 @@ Number = int | float | bool
 def const(value: Number, dtype: DType | None = None, loc: Loc | None = None) -> Const:
     """A Const; the dtype defaults to bool, int32 (int64 when it does not fit), float32.
 
-    Wraps ints to the dtype.
+    Wraps ints to the dtype. Raises TypeTileError TB202 for an int that no float is close to.
     """
     if dtype is None:
         if isinstance(value, bool):
@@ -244,7 +244,15 @@ def const(value: Number, dtype: DType | None = None, loc: Loc | None = None) -> 
     if dtype.kind == "bool":
         value = bool(value)
     elif dtype.is_float:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            raise TypeTileError(
+                "TB202",
+                f"an integer of {int(value).bit_length()} bits is no {dtype}",
+                why="a float that is written as an integer is below 2**1024",
+                fix="use a smaller number, or T.infinity(dtype)",
+            ) from None
     else:
         value = wrap(int(value), dtype)
     return Const(value, dtype=dtype, loc=loc)
