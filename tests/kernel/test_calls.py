@@ -50,6 +50,19 @@ def test_an_out_idx_that_is_no_tensor_of_the_program_is_refused(out_idx: Any) ->
     assert caught.value.code == "TB220"
 
 
+def test_an_out_idx_of_a_function_that_makes_no_program_is_told_where_the_function_stands() -> None:
+    @tilebench.jit(out_idx=[1], target="interp")
+    def factory(size: int) -> None:
+        raise KeyError(size)
+
+    with pytest.raises(TileError, match="factory has an out_idx") as caught:
+        factory(3)
+    assert caught.value.code == "TB220"
+    assert caught.value.at is not None
+    at = caught.value.at
+    assert at.source.line(at.line).strip().startswith("@tilebench.jit(out_idx=[1]")
+
+
 WRONG: dict[str, Callable[[], tuple[Any, ...]]] = {
     "too-few": lambda: (x(), 2.0),
     "too-many": lambda: (x(), 2.0, x(), x()),

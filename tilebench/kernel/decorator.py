@@ -15,7 +15,7 @@ from typing import Any
 
 from tilebench import compiler
 from tilebench.config import current
-from tilebench.errors import LaunchError, TileError, TypeTileError
+from tilebench.errors import LaunchError, Loc, TileError, TypeTileError
 from tilebench.ir import tile
 from tilebench.ir.launches import each_launch
 from tilebench.ir.tile import Buffer
@@ -251,11 +251,17 @@ class JitFunction:
         """Arguments as the front-end takes them, a function that parses, T.const values, tensors by name."""
         from tilebench.language.markers import TensorType
         from tilebench.language.parse import TensorSpec, parse_eager
+        from tilebench.language.scope import source_of
 
         if self.options.get("out_idx") is not None:
-            raise ValueError(
-                "out_idx is for functions that return a @T.prim_func; here, return the output: C = "
-                "T.empty(...); return C"
+            code = self.function.__code__
+            raise TypeTileError(
+                "TB220",
+                f"{self.function.__name__} has an out_idx, and is no factory of a @T.prim_func",
+                at=Loc(source_of(self.function), code.co_firstlineno),
+                why="it has no @T.prim_func and returns none, so it is taken for the program itself",
+                fix="return a @T.prim_func; or leave out_idx out and return the output: C = T.empty(...); "
+                "return C",
             )
         signature = inspect.signature(self.function)
         consts = {k: v for k, v in named.items() if k not in signature.parameters}
