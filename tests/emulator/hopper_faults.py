@@ -17,7 +17,7 @@ from tests.emulator.hopper_build import HopperBuild
 from tilebench.ir.dtype import as_dtype
 from tilebench.ir.expr import binary, const
 from tilebench.ir.hopper import Descriptor
-from tilebench.ir.thread import Memory
+from tilebench.ir.thread import Memory, Turn
 
 CASES: dict[str, Callable[[bool], Case]] = {}
 
@@ -660,3 +660,75 @@ def registers_taken_where_they_should_be_given(bad: bool) -> Case:
     h.store(c, h.tx, 1)
     h.end_role("all", 0, 384)
     return Case(h, (zeros(384, "int32"),), "deadlock" if bad else "registers", (at,))
+
+
+# ------------------------------------------------------------------ turns
+
+
+class _Turns:
+    """A warpgroup that passes on, then one that takes."""
+
+    def __init__(self) -> None:
+        self.h, self.groups = HopperBuild(256), 0
+        self.c = self.h.tensor("C", 256, "float32", "inout")
+
+    def turn(self, take: bool) -> int:
+        return self.h.emit(Turn, 1, 256, take)
+
+    def end(self) -> None:
+        """The end of a warpgroup's program."""
+        self.h.store(self.c, self.h.tx, 1.0)
+        self.h.end_role(f"group {self.groups}", 128 * self.groups, 128)
+        self.groups += 1
+
+    def case(self, *lines: int) -> Case:
+        self.end()
+        return Case(self.h, (zeros(256, "float32"),), "deadlock", lines)
+
+
+@case
+def a_turn_that_is_never_passed_on(bad: bool) -> Case:
+    p = _Turns()
+    with p.h.loop(3):
+        if not bad:
+            p.turn(False)
+        meet = p.h.sync()
+    p.end()
+    with p.h.loop(3):
+        take = p.turn(True)
+        p.h.sync()
+    return p.case(meet, take)
+
+
+@case
+def a_turn_that_nobody_takes_at_the_end(bad: bool) -> Case:
+    p = _Turns()
+    passed = p.turn(False)
+    p.end()
+    if not bad:
+        p.turn(True)
+    return p.case(passed)
+
+
+@case
+def a_turn_passed_on_again_before_both_meet(bad: bool) -> Case:
+    p = _Turns()
+    with p.h.loop(3):
+        passed = p.turn(False)
+        if not bad:
+            p.h.sync()
+    p.end()
+    with p.h.loop(0 if bad else 3):
+        p.turn(True)
+        p.h.sync()
+    return p.case(passed)
+
+
+@case
+def a_turn_of_half_a_warpgroup(bad: bool) -> Case:
+    p = _Turns()
+    with p.h.when(p.h.tx < (64 if bad else 128)):
+        passed = p.turn(False)
+    p.end()
+    p.turn(True)
+    return p.case(passed)

@@ -150,8 +150,8 @@ class Turn(Stmt):
     """Two warpgroups take turns: the one that takes (bar.sync) goes on when the other has passed
     (bar.arrive).
 
-    It says when something runs, not what: no value depends on it, and it orders no memory. The emulator
-    passes over it. threads: of both.
+    It says when something runs, not what: no value depends on it, and it orders no memory. Between two
+    barriers of both it is passed on once and taken once. threads: of both.
     """
 
     id: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Meeting:
 
     def explain(self) -> str:
         """What is missing."""
-        at = _line(self.places[-1])
+        at = line_of(self.places[-1])
         return f"waits at {at} for barrier {self.id}: {self.arrived} of {self.count} threads are there"
 
 
@@ -95,7 +95,7 @@ def barrier(
     if meeting is None:
         meeting = block.meetings[id] = Meeting(id, count)
     if meeting.count != count:
-        _stop(
+        stop(
             block,
             "deadlock",
             f"barrier {id} is waited for with {meeting.count} and with {count} threads",
@@ -109,10 +109,11 @@ def barrier(
     meeting.arrived += rs.real_threads if active is None else int(active.sum())
     if meeting.arrived > count:
         text = f"{meeting.arrived} threads arrive at barrier {id}, which counts {count}"
-        _stop(block, "deadlock", text, tuple(meeting.places))
+        stop(block, "deadlock", text, tuple(meeting.places))
     if meeting.arrived == count:
         del block.meetings[id]
         block.clock.join(np.unique(np.concatenate(meeting.warps)))
+        block.turns.settle(block, count)
         block.barriers += 1
         meeting.open = True
     while not meeting.open:
@@ -131,8 +132,8 @@ def _warps_of(rs: Role, active: np.ndarray | None, id: int, count: int, at: Loc 
         waiting, missing = int(active.sum()), int((rs.real & ~active).sum())
         first = int(rs.tid[np.flatnonzero(rs.real & ~active)[0]])
         never = f"{missing} never {'comes' if missing == 1 else 'come'} (first: thread {first})"
-        text = f"barrier at {_line(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {never}"
-        _stop(
+        text = f"barrier at {line_of(at)} is reached by {waiting} threads ({ranges(rs.tid[active])}); {never}"
+        stop(
             rs.block, "deadlock", text, (at,),
             "move the barrier out of the branch or loop of the thread: all threads must reach it",
             "TB410",
@@ -147,7 +148,7 @@ def report_deadlock(block: Block, waiting: Sequence[tuple[Role, Waiting]], over:
         parts.append(f"{', '.join(map(repr, over))} {'has' if len(over) == 1 else 'have'} ended")
     places = [what.places[-1] if isinstance(what, Meeting) else what.places[0] for _, what in waiting]
     others = [at for _, what in waiting if not isinstance(what, Meeting) for at in what.places[1:]]
-    _stop(
+    stop(
         block, "deadlock", "deadlock: " + "; ".join(parts), tuple(dict.fromkeys((*places, *others))),
         next((what.hint for _, what in waiting if what.hopeless), waiting[0][1].hint),
     )  # fmt: skip
@@ -166,13 +167,15 @@ def ranges(threads: np.ndarray) -> str:
     return ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "")
 
 
-def _line(at: Loc | None) -> str:
+def line_of(at: Loc | None) -> str:
+    """Where, for a message."""
     return "compiler-made code" if at is None else f"line {at.line}"
 
 
-def _stop(
+def stop(
     block: Block, kind: str, text: str, places: tuple[Loc | None, ...], hint: str = "", code: str = "TB433"
-) -> None:
+) -> NoReturn:
+    """Report a finding, once for these places, and end the block."""
     key = (kind, *places)
     if not block.machine.findings.known(*key):
         block.machine.findings.add(key, kind, "error", f"{text} (block {block.name})", places, hint, code)

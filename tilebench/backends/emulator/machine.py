@@ -15,6 +15,7 @@ from tilebench.backends.emulator.findings import Findings, line
 from tilebench.backends.emulator.names import Names
 from tilebench.backends.emulator.order import Clock, Columns
 from tilebench.backends.emulator.race import Conflict, Shadow, Stale
+from tilebench.backends.emulator.turns import Turns
 from tilebench.backends.emulator.warpgroup import RegisterPool, entry_registers
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class Block:
             max(1, machine.shared_granules), self.clock, self.shared_race, self.uninitialised
         )
         self.meetings: dict[int, Meeting] = {}
+        self.turns = Turns()
         self.mbarriers: dict[int, MBarrier] = {}
         self.pool = RegisterPool(
             entry_registers(program.threads, max(1, int(program.facts.get("min_blocks", 1) or 1)))

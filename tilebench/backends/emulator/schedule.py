@@ -291,6 +291,7 @@ def _run_roles(
                 report_deadlock(
                     block, [(state, what) for state, _, what in running if what is not None], over
                 )
+        block.turns.settle(block)
     finally:
         for _, generator, _ in running:
             generator.close()

@@ -174,7 +174,11 @@ class Statements(Emitter):
                     f"{self.mask_code}, {self.constant(self.at)})"
                 )
             case Turn():
-                pass
+                self.count("barrier", s.loc, self.threads // 64)
+                self.put(
+                    f"yield from rs.block.turns.use(rs, {s.id}, {s.threads}, {s.take}, {self.mask_code}, "
+                    f"{self.constant(self.at)})"
+                )
             case SyncWarp():
                 self.put(f"rs.sync_warp({self.mask_code}, {self.constant(self.at)})")
             case LdMatrix():
