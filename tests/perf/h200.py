@@ -452,7 +452,7 @@ def judge(row: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "means": means,
         "bars": met,
         "right": right,
-        "pass": right and all(v is not False for v in met.values()) and any(met.values()),
+        "pass": right and all(v is not False for v in met.values()) and (not met or any(met.values())),
     }
 
 

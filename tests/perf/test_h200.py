@@ -56,6 +56,8 @@ def test_a_row_passes_by_the_geometric_mean_of_its_shapes() -> None:
 def test_a_row_with_a_wrong_result_or_without_any_peer_does_not_pass() -> None:
     assert not h200.judge("gemm", [case(1.5), {"ok": False}])["pass"]
     assert not h200.judge("gemm", [{"ok": True, "ratio": {}}])["pass"]
+    assert h200.judge("check", [{"ok": True}])["pass"], "no bars to meet"
+    assert not h200.judge("check", [{"ok": False}])["pass"]
 
 
 def test_of_several_peers_the_fastest_counts() -> None:
