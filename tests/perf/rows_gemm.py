@@ -98,7 +98,7 @@ def e4m3_case(m: int = 8192, n: int = 8192, k: int = 8192) -> Case:
         for bn, stages, panel, way, configs in (
             (192, 4, 16, " in turn, launches overlap", {**turns, **ahead}),
             (192, 4, 8, " in turn, launches overlap", {**turns, **ahead}),
-            (192, 4, 16, " in turn", turns),
+            (192, 4, 32, " in turn, launches overlap", {**turns, **ahead}),
             (192, 4, 16, "", {}),
             (256, 4, 16, "", {}),
             (256, 4, 16, " one block a tile", {"TB_PERSISTENT": False}),
