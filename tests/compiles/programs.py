@@ -5,6 +5,7 @@ between.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tilebench.errors import Loc, Source
 from tilebench.ir.dtype import DTYPES, DType, bool_, float16, float32, int32, uint32
@@ -21,6 +22,7 @@ from tilebench.ir.thread import (
     Program,
     Role,
     SyncWarp,
+    Turn,
     VectorAtomic,
     VectorCopy,
     global_memory,
@@ -554,6 +556,18 @@ def control(arch: str) -> Program:
         store(y, t, load(r, 0) + load(r, 1) + load(r, 2) + load(r, 3) + old + cast(scale, int32), line=14),
     )
     return m.program("control")
+
+
+def meetings(arch: str) -> Program:
+    """Named barriers of some of the threads: that vote, and at which one passes on and another waits."""
+    m = Maker(512, arch=arch)
+    x = m.tensor("x", 512, int32, "inout")
+    some = [const(2), const(256)]
+    votes = [call(name, [load(x, m.thread) > 0, *some], bool_) for name in ("barrier_and", "barrier_or")]
+    first = Seq((Turn(1, 512, False), *(store(x, m.thread, cast(v, int32)) for v in votes)))
+    second = Seq((Turn(1, 512, True), store(x, m.thread, const(1))))
+    whole = m.program("meetings")
+    return replace(whole, roles=(Role("first", 0, 256, first), Role("second", 256, 256, second)))
 
 
 def two_roles(arch: str) -> Program:
