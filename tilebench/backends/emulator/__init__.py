@@ -17,9 +17,10 @@ are in float32, as the tensor core's products are exact there.
 the arrays of the call as flat memory (element 0 is the tensor's first element). Every access has bounds.
 Register arrays are [count, threads].
 
-*Time* (`barriers.py`, `mbarriers.py`, `schedule.py`). A role yields at a barrier or a phase that is not open
-yet; roles and blocks take turns forward, in reverse or shuffled by a seed. The prologue is a role of all
-threads that runs first. `cp.async` (`async_copies.py`) reads at once and writes when its thread waits for it.
+*Time* (`barriers.py`, `turns.py`, `mbarriers.py`, `schedule.py`). A role yields at a barrier or a phase
+that is not open yet; roles and blocks go forward, in reverse or shuffled by a seed. The prologue is a role
+of all threads that runs first. `cp.async` (`async_copies.py`) reads at once and writes when its thread
+waits for it.
 
 *Hopper* (`async_statements.py` writes the calls). Bulk copies (`bulk.py`) and products (`warpgroup.py`) take
 effect at once and are under way, to the checks, until who uses what they made has waited for them. Operands
