@@ -122,6 +122,19 @@ def test_others_are_launched_as_ever() -> None:
     assert not api.attributes
 
 
+@pytest.mark.parametrize("before", [0, 100, 101, 999])
+def test_the_current_device_is_the_users_before_and_after_a_launch_elsewhere(before: int) -> None:
+    api = FakeCuda(devices=2)
+    api.argument_sizes = [8, 8]
+    api.context = before
+    run = executable(api, overlap_launches=True)
+    for pointer in (1 << 32, 5):
+        run.launch(tensors(pointer, pointer), {}, (1,))
+        assert api.context == before
+    assert api.launched_in == [101, 100]
+    assert api.attributes == [(PROGRAMMATIC, 1)] * 2
+
+
 def test_a_driver_that_refuses_the_attribute_is_asked_without_it() -> None:
     api = FakeCuda()
     api.argument_sizes = [8, 8]

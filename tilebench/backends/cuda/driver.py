@@ -356,11 +356,21 @@ class LoadedKernel:
 
         overlap: the kernel may be brought in while the one before it in the stream runs; it waits for it.
         """
-        if overlap:
-            return self._overlapping(grid, threads, shared_bytes)
-        shape = grid, threads, shared_bytes
+        run = (self._overlapping if overlap else self._alone)(grid, threads, shared_bytes)
         gpu, device = self.gpu, self.device
-        enter, launch_kernel = gpu.enter, gpu.launch_kernel
+
+        def run_there(stream: int, arguments: int) -> None:
+            with gpu.on(device):
+                run(stream, arguments)
+
+        return run if gpu.devices == 1 else run_there
+
+    def _alone(
+        self, grid: tuple[int, int, int], threads: int, shared_bytes: int
+    ) -> Callable[[int, int], None]:
+        """`launcher` of a launch that begins when the one before it is over."""
+        shape, device = (grid, threads, shared_bytes), self.device
+        enter, launch_kernel = self.gpu.enter, self.gpu.launch_kernel
         x, y, z, one = (_UNSIGNED(n) for n in (*grid, 1))
         handle, block, shared, nothing = (
             _POINTER(self._handle), _UNSIGNED(threads), _UNSIGNED(shared_bytes), _POINTER()
@@ -372,11 +382,7 @@ class LoadedKernel:
             if code:
                 self._mend(code, shape, stream, arguments)
 
-        def run_there(stream: int, arguments: int) -> None:
-            with gpu.on(device):
-                run(stream, arguments)
-
-        return run if gpu.devices == 1 else run_there
+        return run
 
     def _overlapping(
         self, grid: tuple[int, int, int], threads: int, shared_bytes: int
