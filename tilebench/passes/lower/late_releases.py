@@ -31,7 +31,8 @@ NEEDS_IT = (MBarrierWait, MBarrierArrive, Barrier, FenceProxyAsync, Wgmma, BulkL
 
 def with_late_releases(roles: tuple[Role, ...]) -> tuple[Role, ...]:
     """The roles with such releases moved."""
-    bodies = {id(r.body): _visit(r.body) for r in roles}  # roles may share one
+    bodies = {id(r.body): r.body for r in roles}  # roles may share one
+    bodies = {key: _visit(body) for key, body in bodies.items()}
     return tuple(dataclasses.replace(r, body=bodies[id(r.body)]) for r in roles)
 
 
